@@ -1,9 +1,9 @@
 #include <array>
 
-#include "layers/activation.h"
-#include "layers/convolution.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/convolution.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
 #include "models/models.h"
 
 namespace heddle {

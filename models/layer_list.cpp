@@ -8,8 +8,8 @@
 
 #include "framework/description/describe.h"
 #include "framework/description/nearest.h"
-#include "layers/activation.h"
-#include "layers/pooling.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/pooling.h"
 
 namespace heddle {
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "framework/tensors/image_shape.h"
-#include "layers/convolution.h"
-#include "layers/linear.h"
 #include "layers/model_spec.h"
-#include "layers/normalization.h"
-#include "layers/tokens.h"
+#include "layers/modules/convolution.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
+#include "layers/modules/tokens.h"
 
 namespace heddle {
 

@@ -1,6 +1,6 @@
-#include "layers/activation.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
 #include "models/models.h"
 
 namespace heddle {

@@ -7,9 +7,9 @@
 
 #include "framework/description/describe.h"
 #include "framework/error.h"
-#include "layers/activation.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
 
 namespace heddle {
 

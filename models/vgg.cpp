@@ -2,11 +2,11 @@
 #include <span>
 
 #include "framework/error.h"
-#include "layers/activation.h"
-#include "layers/convolution.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
-#include "layers/pooling.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/convolution.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
+#include "layers/modules/pooling.h"
 #include "models/models.h"
 
 namespace heddle {

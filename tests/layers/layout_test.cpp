@@ -1,10 +1,10 @@
 // The part of a parameter that a rank holds, and the placements that layers offer.
 #include <doctest/doctest.h>
 
-#include "layers/convolution.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
-#include "layers/pooling.h"
+#include "layers/modules/convolution.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
+#include "layers/modules/pooling.h"
 #include "tests/support/ranks.h"
 
 namespace heddle {

@@ -4,10 +4,10 @@
 
 #include <doctest/doctest.h>
 
-#include "layers/activation.h"
-#include "layers/convolution.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/convolution.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
 #include "layers/planner/planner.h"
 
 using namespace heddle;

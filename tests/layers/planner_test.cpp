@@ -8,11 +8,11 @@
 
 #include "framework/scalars/random.h"
 #include "framework/tensors/memory.h"
-#include "layers/activation.h"
-#include "layers/convolution.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
-#include "layers/pooling.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/convolution.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
+#include "layers/modules/pooling.h"
 #include "models/models.h"
 #include "tests/support/devices.h"
 

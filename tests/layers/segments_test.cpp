@@ -4,9 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "experiments/training/layout/run_plan.h"
-#include "layers/activation.h"
-#include "layers/linear.h"
 #include "layers/model.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/linear.h"
 #include "layers/planner/planner.h"
 #include "tests/support/layouts.h"
 #include "tests/support/message.h"

@@ -9,7 +9,7 @@
 
 #include "experiments/training/layout/model_layout.h"
 #include "framework/scalars/random.h"
-#include "layers/activation.h"
+#include "layers/modules/activation.h"
 #include "layers/planner/placement_report.h"
 #include "layers/planner/planner.h"
 #include "models/models.h"

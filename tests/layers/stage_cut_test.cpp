@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "layers/activation.h"
 #include "layers/model.h"
+#include "layers/modules/activation.h"
 #include "layers/planner/planner.h"
 #include "layers/stages/segments.h"
 #include "models/layer_list.h"

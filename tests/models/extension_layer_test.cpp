@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "framework/description/describe.h"
-#include "layers/activation.h"
 #include "layers/model_spec.h"
+#include "layers/modules/activation.h"
 #include "models/layer_list.h"
 #include "tests/support/message.h"
 

@@ -7,10 +7,10 @@
 
 #include "framework/files/safetensors.h"
 #include "layers/inference_graph.h"
-#include "layers/linear.h"
 #include "layers/model.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/tokens.h"
 #include "layers/planner/planner.h"
-#include "layers/tokens.h"
 #include "models/models.h"
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"

@@ -1,11 +1,11 @@
 #include "tests/support/random_model.h"
 
-#include "layers/activation.h"
-#include "layers/convolution.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
-#include "layers/pooling.h"
-#include "layers/tokens.h"
+#include "layers/modules/activation.h"
+#include "layers/modules/convolution.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
+#include "layers/modules/pooling.h"
+#include "layers/modules/tokens.h"
 
 namespace heddle::test {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "experiments/training/checkpoints/checkpoint.h"
-#include "layers/convolution.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
+#include "layers/modules/convolution.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
 #include "tests/support/layouts.h"
 
 namespace heddle::checkpoint_ways {

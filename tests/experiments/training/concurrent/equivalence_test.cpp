@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "layers/linear.h"
-#include "layers/normalization.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
 #include "tests/support/random_model.h"
 
 namespace heddle::equivalence_test {

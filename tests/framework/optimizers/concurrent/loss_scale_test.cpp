@@ -7,8 +7,8 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/normalization.h"
 #include "tests/support/layouts.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"

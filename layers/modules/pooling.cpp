@@ -1,4 +1,4 @@
-#include "layers/pooling.h"
+#include "layers/modules/pooling.h"
 
 namespace heddle {
 

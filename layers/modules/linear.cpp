@@ -1,4 +1,4 @@
-#include "layers/linear.h"
+#include "layers/modules/linear.h"
 
 #include <cmath>
 

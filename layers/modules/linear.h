@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "layers/weighted.h"
+#include "layers/modules/weighted.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "layers/tokens.h"
+#include "layers/modules/tokens.h"
 
 #include <cmath>
 

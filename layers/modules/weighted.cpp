@@ -1,4 +1,4 @@
-#include "layers/weighted.h"
+#include "layers/modules/weighted.h"
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"

@@ -1,8 +1,8 @@
-#include "layers/normalization.h"
+#include "layers/modules/normalization.h"
 
 #include "framework/ops/shape.h"
 #include "framework/tensors/device.h"
-#include "layers/activation.h"
+#include "layers/modules/activation.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "layers/convolution.h"
+#include "layers/modules/convolution.h"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "framework/ops/convolution.h"
-#include "layers/weighted.h"
+#include "layers/modules/weighted.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "layers/activation.h"
+#include "layers/modules/activation.h"
 
 #include <array>
 #include <numbers>
