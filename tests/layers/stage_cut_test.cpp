@@ -278,13 +278,16 @@ TEST_CASE("building a layer takes the random streams that its description says, 
   add(LayerType::conv2d).convolution.out = 4;
   for (const NormActivation activation : {NormActivation::none, NormActivation::relu, NormActivation::prelu})
     add(LayerType::batch_norm).batch_norm.activation = activation;
-  for (const LayerType type : {LayerType::relu, LayerType::sigmoid, LayerType::tanh, LayerType::gelu, LayerType::prelu,
-                               LayerType::dropout, LayerType::layer_norm})
+  for (const LayerType type : {LayerType::relu, LayerType::relu6, LayerType::sigmoid, LayerType::tanh, LayerType::gelu,
+                               LayerType::prelu, LayerType::dropout, LayerType::drop_path, LayerType::layer_norm})
     add(type);
   add(LayerType::add, {layers.back().name, layers[layers.size() - 2].name});
   add(LayerType::max_pool);
   add(LayerType::average_pool);
-  add(LayerType::global_average_pool);
+  add(LayerType::tokens);
+  add(LayerType::position_embedding);
+  add(LayerType::linear).linear = {.out = 12, .bias = false, .heads = 2};
+  add(LayerType::attention).attention.heads = 2;
   add(LayerType::flatten);
   add(LayerType::linear).linear = {.out = 3, .bias = true};
   add(LayerType::linear).linear = {.out = 3, .bias = false};

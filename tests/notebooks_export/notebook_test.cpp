@@ -82,7 +82,7 @@ TEST_CASE(
   const std::string of_sets = notebook_json("a", {.sets = true});
   CHECK(without.find("\"sets\"") == std::string::npos);
   CHECK(of_sets.find("roc.csv") != std::string::npos);
-  CHECK(of_sets.find("Accuracy during training") != std::string::npos);
+  CHECK(of_sets.find("accuracy during the training") != std::string::npos);
   const Scratch scratch;
   const OnlyPath path(scratch / "nothing");
   const auto written = [&](const char* summary) {

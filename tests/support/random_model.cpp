@@ -75,7 +75,9 @@ class Builder {
     if (draw()) model_.then("attention.norm", LayerNorm::spec(in));
     const std::int64_t heads = 2 * (1 + below(2));
     const std::int64_t features = heads * (1 + below(3));
-    model_.then("attention.qkv", Linear::spec({.in = in, .out = 3 * features, .bias = draw(), .heads = heads}));
+    // Without a bias: the gradient of that of the keys is zero but for rounding, which AdamW would make into whole
+    // steps.
+    model_.then("attention.qkv", Linear::spec({.in = in, .out = 3 * features, .bias = false, .heads = heads}));
     model_.then("attention", Attention::spec({.heads = heads}));
     model_.then("attention.proj", Linear::spec({.in = features, .out = in}));
     if (draw()) model_.then("attention.drop_path", DropPath::spec(0.3));

@@ -119,7 +119,7 @@ TEST_CASE("an invalid written-out model is refused with the layer, the given and
   CHECK(error_of(R"([{"type": "relu", "name": "a*"}])") ==
         "model: layer 0: the name \"a*\" has a *, which stands for any text in model.placements");
   CHECK(error_of("[" + stem + R"({"type": "linear", "out": 4, "name": "fc"}])") ==
-        "model: fc: linear: expected vectors [n,d], got [n,8,8,4]: put a flatten before it");
+        "model: fc: linear: expected vectors [n,d] or tokens [n,t,d], got [n,8,8,4]: put a flatten before it");
   CHECK(error_of(R"([{"type": "flatten"}, {"type": "conv2d", "out": 4}])") ==
         "model: conv2d_1: conv2d: expected images [n,height,width,channels], got [n,192]");
   CHECK(error_of(R"([{"type": "flatten"}, {"type": "max_pool"}])") ==
