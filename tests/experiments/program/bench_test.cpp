@@ -101,7 +101,8 @@ TEST_CASE("bench: data says what is wrong with a folder of images") {
   CHECK(said({"bench", "data", "--threads", "2", "--images", files.path()}).starts_with("heddle: libjpeg-turbo: "));
   CHECK(said({"bench", "ops", "--images", "a"}) ==
         "heddle: --images is an option of data: heddle bench data --images a\n");
-  CHECK(said({"bench", "data", "--long"}) == "heddle: --long is an option of head and search: heddle bench head --long\n");
+  CHECK(said({"bench", "data", "--long"}) ==
+        "heddle: --long is an option of head and search: heddle bench head --long\n");
 }
 
 TEST_CASE("bench: options that do not apply to a protocol are refused") {
