@@ -4,7 +4,6 @@
 
 #include <fmt/core.h>
 
-
 namespace heddle {
 
 std::string html_head(std::string_view title, std::string_view style) {

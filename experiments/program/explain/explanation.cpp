@@ -142,8 +142,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
   const PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
   Experiment placed = experiment;
   if (automatic) placed.model.placements = fastest_placements(experiment);
-  ModelPlacement placement =
-      placement_of(model_of(placed, image_shape(experiment.data)), experiment, options.mesh);
+  ModelPlacement placement = placement_of(model_of(placed, image_shape(experiment.data)), experiment, options.mesh);
   PlacementReport planned = report(model, placement, options);
   const Schedule schedule = schedule_of(experiment);
   std::vector<ExplainedHead> heads = heads_of(experiment, model, options, schedule.rank_of.back());
