@@ -37,8 +37,9 @@ std::string InferenceGraph::tensor(InferenceTensor tensor) {
 }
 
 std::string InferenceGraph::constant(const std::string& name, float value) {
-  constants_[name] = value;
-  return name;
+  const std::string own = "constant:" + name;  // layers have other names
+  constants_[own] = value;
+  return own;
 }
 
 InferenceTensor channel_tensor(const std::string& name, const InferenceInputs& inputs) {

@@ -75,6 +75,9 @@ struct InferenceValue {
   std::string name;
   /// The image that was flattened into it, whose elements are in the order channel, height, width there.
   std::optional<ImageShape> image{};
+  /// If not 0, it has the queries of all heads, then their keys and values, as published models do; else ours has the
+  /// query, key and value of each head in turn (LinearOptions::heads).
+  std::int64_t heads = 0;
 };
 
 class InferenceGraph {

@@ -97,8 +97,6 @@ void describe_nothing(Describer& /*d*/, LayerConfig& /*config*/) {}
 void describe_linear(Describer& d, LayerConfig& config) {
   d.field(required("out"), config.linear.out, between(1, max_size), "size of the output");
   d.field("bias", config.linear.bias, "whether to add a bias");
-  d.field("heads", config.linear.heads, between(0, 65536),
-          "if it gives queries, keys and values: the number of heads, by which exports order them; else 0");
 }
 
 void describe_convolution(Describer& d, LayerConfig& config) {

@@ -9,6 +9,7 @@
 #include "experiments/training/evaluation/embed.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "framework/description/printable.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
@@ -21,7 +22,9 @@ constexpr std::int64_t images_at_a_time = 8192;
 std::vector<std::string> images_below(const fs::path& folder) {
   std::vector<std::string> files;
   try {
-    for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
+    constexpr auto options = fs::directory_options::follow_directory_symlink;  // a cycle of links is an error
+    for (auto entry = fs::recursive_directory_iterator(folder, options); entry != fs::recursive_directory_iterator();
+         ++entry) {
       const std::string name = entry->path().filename().string();
       const bool is_skipped = is_skipped_name(name);
       if (entry->is_directory()) {
@@ -67,7 +70,7 @@ class CsvFile final : public EmbeddingsFile {
   }
   void append(std::span<const float> embeddings) override {
     for (; !embeddings.empty(); embeddings = embeddings.subspan(dimension_)) {
-      std::string line = in_csv(images_.at(next_++));
+      std::string line = csv_field(images_.at(next_++));
       for (const float x : embeddings.first(dimension_)) line += fmt::format(",{}", x);
       file_.write(line + "\n");
     }
@@ -75,14 +78,6 @@ class CsvFile final : public EmbeddingsFile {
   void commit() override { file_.commit(); }
 
  private:
-  /// In quotes where the text would end the field (RFC 4180).
-  static std::string in_csv(const std::string& text) {
-    if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-    std::string field = "\"";
-    for (const char c : text) field += c == '"' ? "\"\"" : std::string(1, c);
-    return field + "\"";
-  }
-
   AtomicFile file_;
   std::vector<std::string> images_;
   std::size_t dimension_;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::string_view f32_name = "<f4";
-constexpr std::uint64_t largest_header = 65'536;
+constexpr std::uint64_t max_header_bytes = 65'536;
 
 struct NpyHeader {
   std::string type;
@@ -143,7 +143,7 @@ NpyReader::NpyReader(const std::filesystem::path& path) : file_(FileDescriptor::
     fail<InputError>("{}: expected version 1 to 3 of NumPy's format, found {}", name, byte(6));
   const std::uint64_t text_begin = is_first ? 10 : 12;
   const std::uint64_t text_size = byte(8) | byte(9) << 8 | (is_first ? 0 : byte(10) << 16 | byte(11) << 24);
-  if (text_size > largest_header || text_begin + text_size > size)
+  if (text_size > max_header_bytes || text_begin + text_size > size)
     fail<InputError>("{}: its header claims {} bytes, but the file has {}", name, text_size, size);
   std::string text(text_size, ' ');
   file_.read_at(text_begin, std::as_writable_bytes(std::span(text)));

@@ -15,6 +15,8 @@ namespace heddle {
 namespace {
 
 constexpr std::string_view pickle_member = "/data.pkl";
+// Of the members that describe the tensors; the pickle of a state dict has some hundred bytes for each tensor.
+constexpr std::uint64_t max_description_bytes = std::uint64_t{64} << 20;
 
 struct StorageType {
   std::string_view name;
@@ -39,15 +41,23 @@ std::int64_t tensors_of(Items items) {
   return count;
 }
 
-/// Whether all elements lie within the storage, of which there are no more.
-bool lies_within(const PickledTensor& tensor) {
+bool is_empty(const PickledTensor& tensor) {
+  return std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
+}
+
+/// Whether a tensor has more elements than its storage.
+bool repeats_elements(const PickledTensor& tensor) {
+  if (is_empty(tensor)) return false;
   std::int64_t left = tensor.storage.elements;
-  std::int64_t most = left;
-  for (const std::int64_t size : tensor.shape) {
-    if (size == 0) return true;
-    most /= size;
-  }
-  if (most < 1 || tensor.offset >= left) return false;
+  for (const std::int64_t size : tensor.shape) left /= size;
+  return left < 1;
+}
+
+/// Whether all elements lie within the storage.
+bool lies_within(const PickledTensor& tensor) {
+  if (is_empty(tensor)) return true;
+  std::int64_t left = tensor.storage.elements;
+  if (tensor.offset >= left) return false;
   left -= tensor.offset + 1;
   for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
     const std::int64_t steps = tensor.shape[d] - 1;
@@ -96,11 +106,11 @@ TorchFile::TorchFile(const std::filesystem::path& file, const std::string& key) 
     fail<InputError>("{}: is a zip file, but not one of torch.save: it has no member data.pkl", path());
   folder_ = pickle->name.substr(0, pickle->name.size() - pickle_member.size() + 1);
   if (const ZipFile::Member* const order = zip_.member(folder_ + "byteorder"); order != nullptr) {
-    const std::vector<std::byte> text = zip_.read(*order);
+    const std::vector<std::byte> text = zip_.read(*order, max_description_bytes);
     const std::string_view word(reinterpret_cast<const char*>(text.data()), text.size());
     if (word != "little") fail<InputError>("{}: expected little-endian elements, got {}", path(), in_quotes(word));
   }
-  bytes_ = zip_.read(*pickle);
+  bytes_ = zip_.read(*pickle, max_description_bytes);
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(bytes_.data());
   pickle_.emplace(std::span(begin, bytes_.size()), path() + ", data.pkl", PickleContent::tensors);
   add_tensors(state_dict(key));
@@ -164,6 +174,9 @@ void TorchFile::add(const std::string& name, const PickledTensor& tensor) {
   if (!lies_within(tensor))
     fail<InputError>("{}: tensor {} of shape [{}] does not lie within its storage of {} elements", path(),
                      in_quotes(name), fmt::join(tensor.shape, ","), tensor.storage.elements);
+  if (repeats_elements(tensor))
+    fail<InputError>("{}: tensor {} repeats elements of its storage (expand): save its clone()", path(),
+                     in_quotes(name));
   entries_.push_back({name, type->dtype, Shape(tensor.shape)});
   tensors_.push_back(tensor);
 }
@@ -180,7 +193,8 @@ std::vector<std::byte> TorchFile::read(std::size_t index) const {
   if (member->size / element < static_cast<std::uint64_t>(tensor.storage.elements))
     fail<InputError>("{}: member {} has {} bytes: too few for the {} elements of tensor {}", path(), in_quotes(name),
                      member->size, tensor.storage.elements, in_quotes(entry.name));
-  const std::vector<std::byte> storage = zip_.read(*member);
+  const std::vector<std::byte> storage =
+      zip_.read(*member, static_cast<std::uint64_t>(tensor.storage.elements) * element);
   std::vector<std::byte> bytes;
   bytes.reserve(entry.bytes());
   if (is_contiguous(tensor)) {

@@ -40,9 +40,8 @@ std::unique_ptr<WeightsSource> open_weights(const std::filesystem::path& path, c
   if (ZipFile::is_zip(path)) return std::make_unique<TorchFile>(path, key);
   if (is_former_torch(path))
     fail<InputError>(
-        "{}: was saved by a PyTorch before 1.6, or with _use_new_zipfile_serialization=False: load it there, and save "
-        "it "
-        "again with torch.save",
+        "{}: was saved by a PyTorch before 1.6, or with _use_new_zipfile_serialization=False: load it there, and "
+        "save it again with torch.save",
         path.string());
   if (!key.empty()) fail<InputError>("{}: --key is for files of torch.save", path.string());
   return std::make_unique<SafetensorsSource>(path);

@@ -50,7 +50,7 @@ constexpr std::array commands{
                add_bench, true, "collectives"},
     CommandRow{"reproduce", "run shipped experiments and compare their results with the claims of the documents",
                add_reproduce},
-    CommandRow{"compare", "several results folders in one table and on one page, and how their experiments differ",
+    CommandRow{"compare", "compare several results folders in one table, and show how their experiments differ",
                add_compare},
     CommandRow{"notebook", "make and execute a notebook of a results folder", add_notebook},
     CommandRow{"completion", "print a script that completes commands and options in a shell", add_completion},

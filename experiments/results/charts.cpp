@@ -50,22 +50,28 @@ std::string begin_svg(double width, double height, std::string_view label) {
       html_text(label), width, height, width, height);
 }
 
-/// Numbers at distances of 1, 2 or 5 times a power of ten, about `most` of them.
+/// Numbers at distances of 1, 2 or 5 times a power of ten, at most one more than `most`: fewer where the distance is
+/// below the rounding of the numbers.
 std::vector<double> ticks_of(double least, double greatest, int most) {
   const double rough = (greatest - least) / most;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double share = rough / power;
   const double step = power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
   std::vector<double> ticks;
-  for (double tick = std::ceil(least / step) * step; tick <= greatest + step * 1e-9; tick += step)
-    ticks.push_back(std::abs(tick) < step * 1e-9 ? 0 : tick);
+  const double first = std::ceil(least / step) * step;
+  for (int i = 0; i <= most; ++i) {
+    const double exact = first + i * step;
+    if (!(exact <= greatest + step * 1e-9)) break;
+    const double tick = std::abs(exact) < step * 1e-9 ? 0 : exact;
+    if (ticks.empty() || tick > ticks.back()) ticks.push_back(tick);
+  }
   return ticks;
 }
 
 /// An axis from the smallest to the largest of its values, linear or logarithmic.
-class Scale {
+class ChartAxis {
  public:
-  Scale(double least, double greatest, double from, double to, bool logarithmic = false)
+  ChartAxis(double least, double greatest, double from, double to, bool logarithmic = false)
       : from_(from), to_(to), is_log_(logarithmic) {
     if (!(greatest > least)) greatest = least + std::max(std::abs(least), 1.0);
     least_ = at(least);
@@ -137,7 +143,7 @@ std::string tick_text(double value) {
 }
 
 /// A line through the points, of which at most one in each half pixel is kept.
-std::string path_of(const LineSeries& line, const Scale& x, const Scale& y) {
+std::string path_of(const LineSeries& line, const ChartAxis& x, const ChartAxis& y) {
   std::string path;
   double drawn = -std::numeric_limits<double>::infinity();
   bool is_on = false;
@@ -179,8 +185,8 @@ std::string line_chart(std::span<const LineSeries> lines, std::string_view x_lab
   const double top = legend.height() + 24;
   const double bottom = top + plot;
   const bool is_log = ys.first > 0 && ys.second > 100 * ys.first;
-  const Scale x(xs.first, xs.second, left, width - right);
-  const Scale y(is_log || ys.first < 0 ? ys.first : 0, ys.second, bottom, top, is_log);
+  const ChartAxis x(xs.first, xs.second, left, width - right);
+  const ChartAxis y(is_log || ys.first < 0 ? ys.first : 0, ys.second, bottom, top, is_log);
   std::string svg = begin_svg(width, bottom + 44, fmt::format("{} by {}", y_label, x_label)) + legend.to_svg(0, false);
   for (const double tick : y.ticks(6))
     svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>", left, y(tick), width - right) +
@@ -214,7 +220,7 @@ std::string bar_chart(std::span<const StackedBar> bars, std::span<const std::str
   const double bottom = top + bar_distance * static_cast<double>(bars.size()) + 8;
   constexpr double begin = 8;
   const double end = width - 8 * character;  // room for the bar's number
-  const Scale x(0, greatest, begin, end);
+  const ChartAxis x(0, greatest, begin, end);
   const std::string title = heading(label, unit);
   std::string svg = begin_svg(width, bottom + 44, title) + legend.to_svg(0, true);
   for (const double tick : x.ticks(std::max(2, width / 120)))

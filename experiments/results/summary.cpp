@@ -6,6 +6,7 @@
 
 #include "experiments/results/host.h"
 #include "framework/description/describe.h"
+#include "framework/description/text.h"
 #include "parallel/pipeline/schedule_csv.h"
 
 namespace heddle {
@@ -224,13 +225,6 @@ OrderedJson host_json() {
           {"memory_bytes", host.memory_bytes}};
 }
 
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 }  // namespace
 
 std::string summary_json(const RunResult& run) {
@@ -255,7 +249,7 @@ std::string sets_json(const VariantResult& variant, const std::string& checkpoin
 std::string memory_csv(const RunResult& run) {
   std::string text = "variant,rank,category,bytes\n";
   for (const VariantResult& variant : run.variants) {
-    const std::string name = csv_cell(variant.name);
+    const std::string name = csv_field(variant.name);
     for (const RankResult& rank : variant.ranks)
       for (std::size_t i = 0; i < category_count; ++i)
         text += fmt::format("{},{},{},{}\n", name, rank.rank, name_of(static_cast<Category>(i)), rank.peak.bytes[i]);
@@ -270,8 +264,8 @@ std::string roc_csv(const RunResult& run) {
     for (const EvaluatedSet& set : variant.evaluation->sets) {
       if (!set.verified) continue;
       for (const RocPoint& point : set.verified->roc.points)
-        lines += fmt::format("{},{},{},{},{}\n", csv_cell(variant.name), csv_cell(set.name), point.threshold, point.far,
-                             point.tar);
+        lines += fmt::format("{},{},{},{},{}\n", csv_field(variant.name), csv_field(set.name), point.threshold,
+                             point.far, point.tar);
     }
   }
   return lines.empty() ? "" : "variant,set,threshold,far,tar\n" + lines;

@@ -46,14 +46,16 @@ template <class... Args>
   throw KeyError(pointer, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Checks that the patterns of train.freeze and train.lr_factors match parameters.
-void check_names(const Experiment& e, ModelSpec model) {
+/// The model with its frozen parameters. Checks that the patterns of train.freeze and train.lr_factors match
+/// parameters.
+ModelSpec frozen(const Experiment& e, ModelSpec model) {
   std::vector<std::string> names = model.parameter_names();
   located("/train/freeze", [&] { model.freeze(e.train.freeze); });
   for (std::size_t set = 0; set < e.heads(); ++set) names.push_back(head_name(e, set) + ".weight");
   for (std::size_t i = 0; i < e.train.lr_factors.size(); ++i)
     located(fmt::format("/train/lr_factors/{}/pattern", i),
             [&] { check_pattern(e.train.lr_factors[i].pattern, names); });
+  return model;
 }
 
 /// Checks that the model can be made for these images, placed on this mesh and cut into its stages, and that it has the
@@ -61,12 +63,9 @@ void check_names(const Experiment& e, ModelSpec model) {
 void check_model(const Experiment& e) {
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
   const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
-  const ModelSpec model = located("/model", [&] {
-    ModelSpec made = make_model(e.model, image_shape(e.data));
-    (void)cut_of(made, e, placement_of(made, e, mesh_of(e)), schedule);
-    return made;
-  });
-  check_names(e, model);
+  const ModelSpec model = located("/model", [&] { return make_model(e.model, image_shape(e.data)); });
+  const ModelSpec trained = frozen(e, model);
+  (void)located("/model", [&] { return cut_of(trained, e, placement_of(trained, e, mesh_of(e)), schedule); });
   (void)located("/pipeline/recompute_layers", [&] { return with_recomputed_layers(model, e.pipeline); });
   if (normalises_vectors(model) && e.train.batch / groups < 2)
     refuse("/train/batch",

@@ -1,4 +1,4 @@
-// Text for terminals: widths in characters of UTF-8, never in bytes.
+// Text for terminals, shells and tables: widths in characters of UTF-8, never in bytes.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,8 @@ std::string wrap(std::string_view text, std::size_t width, std::size_t indent);
 std::string counted(std::int64_t number, std::string_view one, std::string_view many);
 /// A word of a shell command: in single quotes where the shell would read its characters otherwise.
 std::string shell_word(std::string_view text);
+/// A field of a .csv: in double quotes where its characters would end the field (RFC 4180).
+std::string csv_field(std::string_view text);
 /// Without their newlines.
 std::vector<std::string> lines_of(std::string_view text);
 

@@ -25,11 +25,11 @@ constexpr std::uint64_t directory_header_bytes = 46;
 constexpr std::uint64_t directory_end_bytes = 22;
 constexpr std::uint64_t locator_bytes = 20;
 constexpr std::uint64_t directory_end_64_bytes = 56;
-constexpr std::uint64_t longest_comment = 65535;
+constexpr std::uint64_t max_comment_bytes = 65535;
 constexpr std::uint32_t elsewhere_32 = 0xFFFFFFFF;  // the zip64 record has the number
 constexpr std::uint16_t elsewhere_16 = 0xFFFF;
 // No byte of deflated data unpacks to more than this.
-constexpr std::uint64_t most_expansion = 1040;
+constexpr std::uint64_t max_expansion = 1040;
 
 /// Little-endian numbers within bytes that may be too few.
 class Record {
@@ -72,7 +72,7 @@ struct Directory {
 
 Directory find_directory(const FileDescriptor& file) {
   const std::uint64_t size = file.size();
-  const std::uint64_t tail_bytes = std::min(size, directory_end_bytes + longest_comment);
+  const std::uint64_t tail_bytes = std::min(size, directory_end_bytes + max_comment_bytes);
   const std::vector<std::byte> tail = bytes_at(file, size - tail_bytes, tail_bytes);
   const Record record(tail);
   for (std::uint64_t at = tail_bytes; at-- > 0;) {
@@ -109,13 +109,13 @@ std::vector<std::byte> inflated(const std::vector<std::byte>& packed, std::uint6
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) fail<InputError>("zlib has no memory");
   // zlib reads and writes at most 4 GiB at a time.
-  constexpr std::uint64_t most = std::numeric_limits<uInt>::max();
+  constexpr std::uint64_t max_step = std::numeric_limits<uInt>::max();
   std::uint64_t read = 0;
   std::uint64_t written = 0;
   int status = Z_OK;
   while (status == Z_OK) {
-    const std::uint64_t in = std::min<std::uint64_t>(packed.size() - read, most);
-    const std::uint64_t out = std::min<std::uint64_t>(size - written, most);
+    const std::uint64_t in = std::min<std::uint64_t>(packed.size() - read, max_step);
+    const std::uint64_t out = std::min<std::uint64_t>(size - written, max_step);
     // zlib's interface is older than const.
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data() + read));  // NOLINT
     stream.avail_in = static_cast<uInt>(in);
@@ -180,7 +180,7 @@ void ZipFile::read_directory(std::uint64_t position, std::uint64_t bytes, std::u
       fail<InputError>("its member {} is packed by method {}: expected stored or deflated", in_quotes(member.name),
                        method);
     if (member.packed > size_ || (!member.is_deflated && member.size != member.packed) ||
-        member.size / most_expansion > member.packed)
+        member.size / max_expansion > member.packed)
       fail<InputError>("its member {} cannot have {} bytes", in_quotes(member.name), member.size);
     members_.push_back(std::move(member));
     at += directory_header_bytes + name + extra + record.u16(at + 32);
@@ -202,7 +202,10 @@ const ZipFile::Member* ZipFile::member(std::string_view name) const {
   return found == members_.end() ? nullptr : &*found;
 }
 
-std::vector<std::byte> ZipFile::read(const Member& member) const {
+std::vector<std::byte> ZipFile::read(const Member& member, std::uint64_t max_bytes) const {
+  if (member.size > max_bytes)
+    fail<InputError>("{}: member {} has {} bytes: expected at most {}", path().string(), in_quotes(member.name),
+                     member.size, max_bytes);
   std::vector<std::byte> bytes;
   try {
     const std::vector<std::byte> header = bytes_at(file_, member.position, local_header_bytes);

@@ -37,8 +37,9 @@ class ZipFile {
   const Member* find(std::string_view end) const;
   /// The member of this name; null if there is none.
   const Member* member(std::string_view name) const;
-  /// A whole member. InputError if it is not as it was packed.
-  std::vector<std::byte> read(const Member& member) const;
+  /// A whole member. InputError if it is not as it was packed, or has more than `max_bytes`: a deflated member may take
+  /// a thousand times the bytes that it has in the file.
+  std::vector<std::byte> read(const Member& member, std::uint64_t max_bytes) const;
 
  private:
   void read_directory(std::uint64_t position, std::uint64_t bytes, std::uint64_t members);

@@ -219,9 +219,9 @@ void describe(Describer& d, MarginConfig& c) {
                      }});
   }
   d.alternatives(index, kinds, "the kind of margin");
-  const bool is_own = index < static_cast<int>(margins.size);
-  c.type = is_own ? static_cast<MarginType>(index) : MarginType::combined;
-  c.extension = is_own ? ChosenExtensionMargin{} : chosen[static_cast<std::size_t>(index) - margins.size];
+  const bool is_built_in = index < static_cast<int>(margins.size);
+  c.type = is_built_in ? static_cast<MarginType>(index) : MarginType::combined;
+  c.extension = is_built_in ? ChosenExtensionMargin{} : chosen[static_cast<std::size_t>(index) - margins.size];
 }
 
 void check(const MarginConfig& margin, bool normalize) {

@@ -18,6 +18,8 @@ class LinearSpec final : public LayerSpec {
     if (inputs.size() != 1 || inputs[0].rank() < 2 || inputs[0].rank() > 3 || inputs[0].back() != options_.in)
       fail<InputError>("linear: expected one input [n,{0}] or [n,tokens,{0}], got {1}", options_.in,
                        to_string(inputs[0]));
+    if (options_.heads > 0 && options_.out % (3 * options_.heads) != 0)
+      fail<InputError>("linear: {} outputs are not queries, keys and values of {} heads", options_.out, options_.heads);
     return inputs[0].with(inputs[0].rank() - 1, options_.out);
   }
   std::vector<Shape> parameters() const override {
@@ -55,7 +57,7 @@ class LinearSpec final : public LayerSpec {
         graph.node(name + ".transposed", "Transpose", {weight}, {{"perm", std::vector<std::int64_t>{1, 0}}});
     const std::string product =
         graph.node(options_.bias ? name + ".product" : name, "MatMul", {inputs.name(), transposed});
-    return {options_.bias ? graph.node(name, "Add", {product, operands[2]}) : product};
+    return {.name = options_.bias ? graph.node(name, "Add", {product, operands[2]}) : product, .heads = options_.heads};
   }
 
  private:

@@ -85,12 +85,19 @@ class AttentionSpec final : public LayerSpec {
   }
   InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
     const std::int64_t features = inputs.samples[0][1] / (3 * options_.heads);
-    const std::string parts = write_reshape(graph, name + ".parts", inputs.name(), {0, 0, 3, options_.heads, features});
+    const std::int64_t published = inputs.values[0].heads;
+    if (published != 0 && published != options_.heads)
+      fail<InputError>("{}: the layer before it gives queries, keys and values of {} heads, not of {}", name, published,
+                       options_.heads);
+    const std::int64_t part_axis = published != 0 ? 2 : 3;
+    const Numbers sizes =
+        published != 0 ? Numbers{0, 0, 3, options_.heads, features} : Numbers{0, 0, options_.heads, 3, features};
+    const std::string parts = write_reshape(graph, name + ".parts", inputs.name(), sizes);
     const auto part = [&](const char* which, std::int64_t index, Numbers order) {
       const std::string number =
           graph.node(name + which + std::string(".index"), "Constant", {}, {{"value_int", index}});
       const std::string one =
-          graph.node(name + which + std::string(".part"), "Gather", {parts, number}, {{"axis", std::int64_t{2}}});
+          graph.node(name + which + std::string(".part"), "Gather", {parts, number}, {{"axis", part_axis}});
       return graph.node(name + which, "Transpose", {one}, {{"perm", std::move(order)}});
     };
     const std::string q = part(".q", 0, {0, 2, 1, 3});

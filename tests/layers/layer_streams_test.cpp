@@ -30,7 +30,7 @@ TEST_CASE("building a layer takes the random streams that its description says, 
   const std::string image = add(LayerType::average_pool).name;
   add(LayerType::tokens);
   add(LayerType::position_embedding);
-  add(LayerType::linear).linear = {.out = 12, .bias = false, .heads = 2};
+  add(LayerType::linear).linear = {.out = 12, .bias = false};
   add(LayerType::attention).attention.heads = 2;
   add(LayerType::flatten);
   LayerConfig& joined = add(LayerType::linear);

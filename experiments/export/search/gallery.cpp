@@ -1,9 +1,12 @@
 #include "experiments/export/search/gallery.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
+#include "framework/description/printable.h"
+#include "framework/error.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {
@@ -11,6 +14,12 @@ namespace heddle {
 namespace {
 
 constexpr std::int64_t most_first_images = 100'000;
+
+bool has_direction(std::span<const double> sum) {
+  double square = 0;
+  for (const double x : sum) square += x * x;
+  return square > 0 && std::isfinite(square);
+}
 
 }  // namespace
 
@@ -45,6 +54,9 @@ void Gallery::append_means(std::span<const float> embeddings) {
     scale_to_unit(unit);
     for (std::size_t i = 0; i < unit.size(); ++i) sum_[i] += static_cast<double>(unit[i]);
     if (++place < people_.starts()[static_cast<std::size_t>(person_) + 1]) continue;
+    if (!has_direction(sum_))
+      fail<InputError>("{}: the embeddings of {} cancel each other: --nearest-image compares with each image",
+                       images_.path, in_quotes(people_.name(person_)));
     for (double& x : sum_) means.push_back(static_cast<float>(std::exchange(x, 0)));
     ++person_;
   }

@@ -22,7 +22,8 @@ class Gallery {
   Gallery(const SearchedImages& images, PersonRow way, Device& device, std::int64_t dimension);
 
   const People& people() const { return people_; }
-  /// Appends embeddings of the images in the order of the people's places; InputError if one has no direction.
+  /// Appends embeddings of the images in the order of the people's places; InputError if one, or the mean of a
+  /// person's, has no direction.
   void append(std::span<const float> embeddings);
   /// Reads all rows of the images' .npy.
   void read_embeddings();

@@ -59,18 +59,31 @@ void check_ending(const char* option, const std::filesystem::path& path, std::in
   fail<InputError>("{} {}: expected a file that ends in {}", option, path.string(), expected);
 }
 
-/// By the evaluation of the checkpoint, or by the gallery's own pairs; nothing if there is neither.
+/// Whether the evaluation of the checkpoint added the embeddings of mirrored images. --set cannot change that.
+bool evaluation_flips(const FoundCheckpoint& checkpoint) {
+  const Study<Experiment> study =
+      read_study_text<Experiment>(checkpoint_experiment(checkpoint), checkpoint.folder.string());
+  return study.variants.front().root.evaluation.flip;
+}
+
+/// By the evaluation of the checkpoint if it made embeddings as the search does, or by the gallery's own pairs; nothing
+/// if there is neither.
 std::optional<SearchThreshold> automatic_threshold(const SearchCommand& command, const FoundCheckpoint& checkpoint,
                                                    const Gallery& gallery, const Console& console) {
+  std::string_view without = "no evaluation of the checkpoint is recorded";
   if (!command.far)
-    if (auto recorded = recorded_threshold(checkpoint)) return recorded;
+    if (auto recorded = recorded_threshold(checkpoint)) {
+      if (evaluation_flips(checkpoint) == command.flips) return recorded;
+      without = command.flips ? "the recorded threshold is for a search without --flip"
+                              : "the recorded threshold is for a search with --flip";
+    }
   const double far = command.far.value_or(usual_far);
   const std::optional<FarThreshold> found = threshold_at_far(gallery, far);
   if (!found) {
     const std::string why = fmt::format(
-        "the gallery has fewer than {:.0f} pairs of images of two people for a FAR of {}, and no evaluation of the "
-        "checkpoint is recorded: give --threshold or a larger --far",
-        std::ceil(1 / far), far);
+        "the gallery has fewer than {:.0f} pairs of images of two people for a FAR of {}, and {}: give "
+        "--threshold or a larger --far",
+        std::ceil(1 / far), far, without);
     if (!command.threshold.empty() || command.far) fail<InputError>("--threshold auto: {}", why);
     console.err << fmt::format("no verdicts: {}\n", why) << std::flush;
     return {};
@@ -235,7 +248,8 @@ void add_search(CLI::App& app, CommandCall& call) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   app.add_option("--threshold", command->threshold,
                  "the lowest similarity of a match, from -1 to 1; auto: the threshold that the evaluation of the "
-                 "checkpoint has found, or else one by the pairs of the gallery (default: auto, if there is one)");
+                 "checkpoint has found with the same --flip, or else one by the pairs of the gallery (default: auto, "
+                 "if there is one)");
   app.add_option("--far", command->far, "auto by the pairs of the gallery, at this false accept rate (default: 0.001)")
       ->check(CLI::Range(1e-9, 0.5));
   app.add_flag("--nearest-image", command->by_nearest_image,

@@ -50,7 +50,7 @@ std::string token(const Action& action, int chunk) {
   const std::size_t kind = kinds.find(name_of(action.kind));
   const std::size_t index = kinds.size() * static_cast<std::size_t>(chunk) + kind;
   if (kind == std::string_view::npos || index >= letters.size())
-    fail("playground: there is no letter for {} in chunk {}", to_string(action), chunk);
+    fail<InputError>("playground: there is no letter for {} in chunk {}", to_string(action), chunk);
   return std::string(action.overlaps_next ? "&" : "") + letters[index];
 }
 
@@ -118,8 +118,9 @@ OrderedJson shapes_of(const ScheduleType& type, const PlaygroundLimits& limits) 
 }  // namespace
 
 std::string schedule_text(const Schedule& schedule) {
-  constexpr int most_ranks = 10;  // one digit
-  if (schedule.size() > most_ranks) fail("playground: expected at most {} ranks, got {}", most_ranks, schedule.size());
+  constexpr int max_shown_ranks = 10;  // one digit
+  if (schedule.size() > max_shown_ranks)
+    fail<InputError>("playground: expected at most {} ranks, got {}", max_shown_ranks, schedule.size());
   std::string text;
   for (const int rank : schedule.rank_of) text += std::to_string(rank);
   const std::vector<int> chunks = chunks_of_stages(schedule.rank_of);
@@ -130,7 +131,7 @@ std::string schedule_text(const Schedule& schedule) {
       const auto stage = static_cast<std::size_t>(action.stage);
       tokens.push_back(token(action, chunks[stage]));
       if (counts[stage].next(action.kind) != action.micro_batch)
-        fail("playground: {} is not in the order of the micro-batches", to_string(action));
+        fail<InputError>("playground: {} is not in the order of the micro-batches", to_string(action));
     }
     text += "|" + packed(tokens);
   }
@@ -139,12 +140,14 @@ std::string schedule_text(const Schedule& schedule) {
 
 std::string playground_data(const PlaygroundLimits& limits) {
   OrderedJson schedules = OrderedJson::array();
-  for (const ScheduleType& type : schedule_types())
+  for (const ScheduleType& type : schedule_types()) {
+    if (type.min_chunks > limits.chunks) continue;
     schedules.push_back({{"name", type.name},
                          {"description", type.description},
                          {"min_chunks", type.min_chunks},
                          {"max_chunks", std::min(type.max_chunks.value_or(limits.chunks), limits.chunks)},
                          {"shapes", shapes_of(type, limits)}});
+  }
   const OrderedJson data{{"max_ranks", limits.ranks},
                          {"max_micro_batches", limits.micro_batches},
                          {"max_chunks", limits.chunks},

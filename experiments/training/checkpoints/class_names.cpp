@@ -11,7 +11,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::uint64_t longest_file = std::uint64_t{1} << 36;
+constexpr std::uint64_t max_file_bytes = std::uint64_t{1} << 36;
 
 /// `classes`, or of several sets `classes-NAME`.
 std::string stem_of(const Experiment& experiment, std::size_t set) {
@@ -69,7 +69,7 @@ std::vector<std::string> ClassNames::read(const std::filesystem::path& folder, c
   const auto checksum = metadata.find(stem);
   if (checksum == metadata.end()) return {};
   const std::filesystem::path path = folder / (stem + ".txt");
-  const std::string text = read_file(path, longest_file);
+  const std::string text = read_file(path, max_file_bytes);
   if (names_checksum(text) != checksum->second)
     fail<InputError>("{}: is damaged: its checksum differs from the saved one", path.string());
   std::vector<std::string> names;

@@ -16,7 +16,7 @@ namespace heddle {
 namespace {
 
 constexpr std::string_view steps_of_norm = ".num_batches_tracked";
-constexpr std::size_t most_rows = 20;
+constexpr std::size_t max_listed_rows = 20;
 
 /// The elements that are read for a part: its rows, or all if an image spans several rows or the rows have another
 /// order.
@@ -65,7 +65,7 @@ void InitialWeights::compare(const InferenceTensor& tensor) {
 
 std::string InitialWeights::table() const {
   std::vector<std::array<std::string, 4>> rows{{"tensor", "model", "file", ""}};
-  for (std::size_t i = 0; i < std::min(unfit_.size(), most_rows); ++i)
+  for (std::size_t i = 0; i < std::min(unfit_.size(), max_listed_rows); ++i)
     rows.push_back({shorten(printable(unfit_[i].name), 40), unfit_[i].in_model, unfit_[i].in_file, unfit_[i].what});
   std::array<std::size_t, 3> widths{};
   for (const auto& row : rows)
@@ -77,7 +77,7 @@ std::string InitialWeights::table() const {
     line += row.back();
     text += "  " + line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  if (unfit_.size() > most_rows) text += fmt::format("  and {} more\n", unfit_.size() - most_rows);
+  if (unfit_.size() > max_listed_rows) text += fmt::format("  and {} more\n", unfit_.size() - max_listed_rows);
   text.pop_back();
   return text;
 }

@@ -19,7 +19,7 @@ class PickleMachine {
       : file_(file),
         name_(name),
         store_(pickle, file.size(), content),
-        most_values_(file.size() / 8 + least_most_values) {}
+        max_values_(file.size() / 8 + max_values_of_small_files) {}
 
   void run() {
     std::string_view operation = "the end";
@@ -50,9 +50,9 @@ class PickleMachine {
 
   // The number of values is limited to one per 8 bytes of the file, far more than images and labels have; small files
   // may have this many.
-  static constexpr std::size_t least_most_values = 65536;
+  static constexpr std::size_t max_values_of_small_files = 65536;
   // A list of images in a tuple needs six.
-  static constexpr std::size_t most_marks = 64;
+  static constexpr std::size_t max_marks = 64;
 
   static const Operation* find(std::uint8_t code);
 
@@ -96,7 +96,7 @@ class PickleMachine {
   }
 
   void push(const PickleValue& value) {
-    if (++values_ > most_values_) fail<InputError>("more than {} values in {} bytes", most_values_, file_.size());
+    if (++values_ > max_values_) fail<InputError>("more than {} values in {} bytes", max_values_, file_.size());
     stack_.push_back(value);
   }
 
@@ -137,7 +137,7 @@ class PickleMachine {
   }
 
   void mark() {
-    if (marks_.size() == most_marks) fail<InputError>("more than {} nested marks", most_marks);
+    if (marks_.size() == max_marks) fail<InputError>("more than {} nested marks", max_marks);
     marks_.push_back(stack_.size());
   }
 
@@ -186,7 +186,7 @@ class PickleMachine {
   }
 
   void memorise(std::uint64_t number) {
-    if (number > most_values_) fail<InputError>("memo {} is too high for a file of {} bytes", number, file_.size());
+    if (number > max_values_) fail<InputError>("memo {} is too high for a file of {} bytes", number, file_.size());
     if (number >= memo_.size()) memo_.resize(static_cast<std::size_t>(number) + 1);
     memo_[static_cast<std::size_t>(number)] = top();
     memos_ = std::max(memos_, number + 1);
@@ -237,7 +237,7 @@ class PickleMachine {
   std::span<const std::uint8_t> file_;
   const std::string& name_;
   PickleStore store_;
-  std::size_t most_values_;
+  std::size_t max_values_;
   std::size_t at_ = 0;
   std::size_t values_ = 0;
   std::uint64_t memos_ = 0;  // the number that MEMOIZE takes next

@@ -96,11 +96,11 @@ const PickledType& type_of(const PickleValue& value) {
 
 PickledArray array_of(const PickleStore& store, const PickleValue& type, const PickleValue& shape,
                       const PickleValue& bytes) {
-  constexpr std::size_t most_axes = 32;
+  constexpr std::size_t max_axes = 32;
   PickledArray array{.type = type_of(type), .shape = {}, .bytes = {}};
   array.bytes = store.pickle().bytes(expect(bytes, PickleKind::bytes));
   const Items axes = store.pickle().items(expect(shape, PickleKind::tuple));
-  if (axes.size() > most_axes) fail<InputError>("expected at most {} axes, got {}", most_axes, axes.size());
+  if (axes.size() > max_axes) fail<InputError>("expected at most {} axes, got {}", max_axes, axes.size());
   std::uint64_t elements = 1;
   for (const PickleValue& axis : axes) {
     const std::int64_t size = expect(axis, PickleKind::integer).number;
@@ -226,7 +226,7 @@ PickleValue PickleStore::add_string(PickleKind kind, std::span<const std::uint8_
 
 PickleValue PickleStore::add_decoded(PickleKind kind, std::vector<std::uint8_t> bytes) {
   decoded_ += bytes.size();
-  if (decoded_ > most_decoded_)
+  if (decoded_ > max_decoded_)
     fail<InputError>("strings take {} bytes, more than four times the size of the file", decoded_);
   pickle_.decoded_.push_back(std::move(bytes));
   return add_string(kind, pickle_.decoded_.back());

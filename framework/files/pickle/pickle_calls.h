@@ -14,7 +14,7 @@ class PickleStore {
  public:
   /// `file_bytes`, the size of the file, bounds the memory of decoded strings.
   PickleStore(Pickle& pickle, std::size_t file_bytes, PickleContent content)
-      : pickle_(pickle), content_(content), most_decoded_(4 * file_bytes) {}
+      : pickle_(pickle), content_(content), max_decoded_(4 * file_bytes) {}
 
   PickleContent content() const { return content_; }
 
@@ -37,7 +37,7 @@ class PickleStore {
  private:
   Pickle& pickle_;
   PickleContent content_;
-  std::size_t most_decoded_;
+  std::size_t max_decoded_;
   std::size_t decoded_ = 0;
 };
 

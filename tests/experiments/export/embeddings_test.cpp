@@ -75,6 +75,18 @@ TEST_CASE("embeddings of folders and files, in natural order, are the same on an
   CHECK(rows[1].starts_with(faces + "/p0/0.jpg," + fmt::format("{},{},", embeddings[0], embeddings[1])));
 }
 
+TEST_CASE("images in a folder that is a symbolic link are embedded, too") {
+  const Scratch folder;
+  const std::string results = train_small(folder / "");
+  fs::create_directory(folder / "linked");
+  fs::create_directory_symlink(folder / "faces/p1", folder / "linked/p1");
+  const std::string out = (folder / "e.npy").string();
+  REQUIRE(call({"embed", results, (folder / "linked").string(), "--out", out}).code == 0);
+  const std::vector<std::string> names = lines_of(read_file(folder / "e.txt", 1 << 20));
+  REQUIRE(names.size() == 4);
+  CHECK(names[0] == (folder / "linked/p1/0.jpg").string());
+}
+
 TEST_CASE("a path in a .csv is quoted where a comma would end it") {
   const Scratch folder;
   const std::string results = train_small(folder / "");

@@ -46,6 +46,17 @@ LAYERS = [
     {'type': 'linear', 'out': 16},
     {'type': 'tanh'},
 ]
+ATTENTION = [
+    {'type': 'conv2d', 'out': 12, 'kernel': 8, 'stride': 8, 'padding': 0},
+    {'type': 'tokens', 'name': 'tokens'},
+    {'type': 'position_embedding'},
+    {'type': 'linear', 'out': 36},
+    {'type': 'attention', 'heads': 3},
+    {'type': 'relu6'},
+    {'type': 'add', 'inputs': ['relu6_5', 'tokens']},
+    {'type': 'flatten'},
+    {'type': 'linear', 'out': 16},
+]
 # The configuration of a model, the side of its images, and torchvision's model with the same state dict.
 MODELS = {
     'mlp': ({'type': 'mlp', 'hidden': [32], 'embedding': 16, 'embedding_norm': True}, 16, None),
@@ -58,6 +69,9 @@ MODELS = {
     'iresnet18': ({'type': 'iresnet18', 'embedding': 16, 'dropout': 0.4}, 32, lambda m: iresnet18(16, 32)),
     'mobilefacenet': ({'type': 'mobilefacenet', 'embedding': 16}, 112, None),
     'layers': ({'type': 'layers', 'layers': LAYERS}, 32, None),
+    'vit': ({'type': 'vit', 'features': 32, 'blocks': 2, 'heads': 4, 'patch': 5, 'qkv_bias': True, 'embedding': 16},
+            32, None),
+    'attention': ({'type': 'layers', 'layers': ATTENTION}, 32, None),
 }
 
 

@@ -160,9 +160,18 @@ TEST_CASE("the automatic threshold is that of the evaluation, or at a FAR on the
   recorded["variants"][0]["evaluation"]["sets"] =
       Json::array({{{"name", "probes"}, {"rates", Json::object()}}, {{"name", "lfw"}, {"threshold", 1.2}}});
   write_file_atomically(summary, recorded.dump());
-  const Json by_evaluation = walk.found({walk.path("g.npy"), walk.path("p.npy")});
+  const Json by_evaluation = walk.found({walk.path("g.npy"), walk.path("p.npy"), "--flip"});
   CHECK(by_evaluation["threshold"]["similarity"].get<double>() == 1 - 1.2 / 2);
   CHECK(by_evaluation["threshold"]["from"] == "the threshold of \"lfw\" in " + summary);
+
+  // The evaluation compared embeddings with mirrored images, --set or not.
+  const Called unlike =
+      walk.search({walk.path("g.npy"), walk.path("p.npy"), "--json", "--set", "evaluation.flip=false"});
+  CHECK(unlike.code == 0);
+  CHECK(unlike.err ==
+        "no verdicts: the gallery has fewer than 1000 pairs of images of two people for a FAR of 0.001, and the "
+        "recorded threshold is for a search with --flip: give --threshold or a larger --far\n");
+  CHECK(Json::parse(unlike.out)["threshold"].is_null());
 
   // 5 impostor pairs with distances 2, or less for the two images that are nearly the same.
   write_rows(walk.folder / "near.npy", {{1, 0, 0, 0, 0}, {0, 1, 0, 0, 0}, {0, 3, 4, 0, 0}, {0, 0, 0, 1, 0}},
@@ -232,6 +241,11 @@ TEST_CASE("search names what is wrong with its gallery, its probes and its files
   write_rows(walk.folder / "zero.npy", {{0, 0, 0, 0, 0}}, "a\n");
   CHECK(walk.error({walk.path("zero.npy"), p}) ==
         "heddle: " + walk.path("zero.npy") + ": row 0, \"a\": the embedding is 0\n");
+  write_rows(walk.folder / "cancel.npy", {{1, 2, 0, 0, 0}, {0, 0, 1, 0, 0}, {-1, -2, 0, 0, 0}}, "a/1\nb/1\na/2\n");
+  CHECK(walk.error({walk.path("cancel.npy"), p, "--out", walk.path("out.json")}) ==
+        "heddle: " + walk.path("cancel.npy") +
+            ": the embeddings of \"a\" cancel each other: --nearest-image compares with each image\n");
+  CHECK(walk.search({walk.path("cancel.npy"), p, "--nearest-image"}).code == 0);
   write_rows(walk.folder / "names.npy", {{1, 0, 0, 0, 0}}, "a\nb\n");
   CHECK(walk.error({walk.path("names.npy"), p}) ==
         "heddle: " + walk.path("names.txt") + ": has 2 lines, but " + walk.path("names.npy") + " has 1 row\n");

@@ -118,6 +118,9 @@ TEST_CASE("nothing is executed, and other files are refused with the reason") {
   refused("nan.pt", ": tensor \"w\" has an element that is nan");
   refused("bool.pt", ": tensor \"w\" is of type BoolStorage, which safetensors files of Heddle do not have");
   refused("list.pt", ": expected a state dict, got a list");
+  refused("expanded.pt", ": tensor \"w\" repeats elements of its storage (expand): save its clone()");
+  // Two floats, of which the deflated member has 4096 bytes.
+  refused("oversized.pt", ": member \"oversized/data/0\" has 4096 bytes: expected at most 8");
   refused(
       "former.pt",
       ": was saved by a PyTorch before 1.6, or with _use_new_zipfile_serialization=False: load it there, and save it "

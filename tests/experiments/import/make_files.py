@@ -55,6 +55,12 @@ def main(folder):
     torch.save({'w': values(3), 'x': Evil()}, folder / 'evil.pt')
     torch.save({'w': values(3)}, folder / 'former.pt', _use_new_zipfile_serialization=False)
     torch.save([values(3)], folder / 'list.pt')
+    torch.save({'w': values(1).expand(3)}, folder / 'expanded.pt')
+    with zipfile.ZipFile(folder / 'nan.pt') as stored, zipfile.ZipFile(folder / 'oversized.pt', 'w') as oversized:
+        for member in stored.namelist():
+            is_storage = member.endswith('/data/0')
+            oversized.writestr(member.replace('nan/', 'oversized/'), bytes(4096) if is_storage else stored.read(member),
+                               zipfile.ZIP_DEFLATED if is_storage else zipfile.ZIP_STORED)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,7 @@
 // `heddle compare`: tables, a page, the keys that differ, and damaged results.
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -117,6 +118,9 @@ TEST_CASE("damaged results are named with the file and the reason, and no page i
         begin + "/variants/0/ranks/0/sent_bytes: expected a number, found null\n");
   CHECK(with("/variants/0/loss_per_step/1", "x") ==
         begin + "/variants/0/loss_per_step/1: expected a number, found \"x\"\n");
+  for (const auto& [steps, found] : {std::pair<Json, std::string>{1e300, "1e+300"}, {-1, "-1"}, {2.5, "2.5"}})
+    CHECK(with("/variants/0/steps", steps) ==
+          begin + "/variants/0/steps: expected an integer from 0 to 2^53, found " + found + "\n");
   CHECK(with("/variants/0/name", "other") ==
         "heddle: " + file + ": the variant \"other\" is not in " + a + "/experiment.json\n");
   CHECK(with("/variants", Json::array()) == "heddle: " + file + ": has no variants\n");

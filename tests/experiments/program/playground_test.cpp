@@ -135,13 +135,34 @@ TEST_CASE("a schedule is written as the lists of its ranks, and what repeats onl
 TEST_CASE("a schedule that the page cannot show is an error, not another schedule") {
   Schedule schedule = empty_schedule(2, {0});
   schedule.ranks[0] = {{.kind = ActionKind::forward, .micro_batch = 1}};
-  CHECK(message_of([&] { schedule_text(schedule); }) == "playground: 0F1 is not in the order of the micro-batches");
+  CHECK(message_of<InputError>([&] { schedule_text(schedule); }) ==
+        "playground: 0F1 is not in the order of the micro-batches");
   schedule.ranks[0] = {{.kind = ActionKind::backward_weight}};
-  CHECK(message_of([&] { schedule_text(schedule); }) == "playground: 0W0 is not in the order of the micro-batches");
+  CHECK(message_of<InputError>([&] { schedule_text(schedule); }) ==
+        "playground: 0W0 is not in the order of the micro-batches");
   schedule.ranks[0] = {{.kind = ActionKind::recompute}};
-  CHECK(message_of([&] { schedule_text(schedule); }) == "playground: there is no letter for 0R0 in chunk 0");
-  CHECK(message_of([&] { schedule_text(make_schedule("gpipe", {.ranks = 11, .micro_batches = 1})); }) ==
+  CHECK(message_of<InputError>([&] { schedule_text(schedule); }) ==
+        "playground: there is no letter for 0R0 in chunk 0");
+  CHECK(message_of<InputError>([&] { schedule_text(make_schedule("gpipe", {.ranks = 11, .micro_batches = 1})); }) ==
         "playground: expected at most 10 ranks, got 11");
+}
+
+TEST_CASE("schedules that need more chunks than the page has are left out") {
+  const auto names_of = [](const PlaygroundLimits& limits) {
+    std::vector<std::string> names;
+    const Json data = Json::parse(playground_data(limits));
+    for (const Json& schedule : data.at("schedules")) names.push_back(schedule["name"]);
+    return names;
+  };
+  std::vector<std::string> all;
+  std::vector<std::string> of_one_chunk;
+  for (const ScheduleType& type : schedule_types()) {
+    all.emplace_back(type.name);
+    if (type.min_chunks <= 1) of_one_chunk.emplace_back(type.name);
+  }
+  CHECK(of_one_chunk.size() < all.size());
+  CHECK(names_of({.ranks = 2, .micro_batches = 2, .chunks = 1}) == of_one_chunk);
+  CHECK(names_of({.ranks = 2, .micro_batches = 2, .chunks = 4}) == all);
 }
 
 TEST_CASE("the page's simulation gives the actions, times, bubbles and peaks of the program's for all schedules") {

@@ -14,4 +14,12 @@ TEST_CASE("a word of a shell command is in quotes where the shell would read its
   CHECK(shell_word("").size() == 2);
 }
 
+TEST_CASE("a field of a .csv is in quotes where its characters would end the field") {
+  CHECK(csv_field("faces/p 1.jpg").find('"') == std::string::npos);
+  CHECK(csv_field("a, b") == "\"a, b\"");
+  CHECK(csv_field("a\nb") == "\"a\nb\"");
+  CHECK(csv_field("a \"b\"") == "\"a \"\"b\"\"\"");
+  CHECK(csv_field("").empty());
+}
+
 }  // namespace heddle::test

@@ -1,6 +1,7 @@
 #include "experiments/program/commands/compare/compared_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -50,6 +51,12 @@ class Entry {
   double number() const {
     expect(value_.is_number(), "a number");
     return value_.get<double>();
+  }
+  std::int64_t count() const {
+    constexpr std::int64_t largest = std::int64_t{1} << 53;
+    const bool is_in_range = value_.is_number() && number() >= 0 && number() <= static_cast<double>(largest);
+    expect(is_in_range && std::floor(number()) == number(), "an integer from 0 to 2^53");
+    return static_cast<std::int64_t>(number());
   }
   std::optional<double> number_or_null() const { return is_null() ? std::nullopt : std::optional(number()); }
 
@@ -129,7 +136,7 @@ ComparedRun read_variant(const Entry& variant) {
   run.variant = variant["name"].text();
   run.status = variant["status"].text();
   run.clock = variant["clock"].text();
-  run.steps = static_cast<std::int64_t>(variant["steps"].number());
+  run.steps = variant["steps"].count();
   const std::vector<Entry> losses = variant["loss_per_step"].items();
   const std::int64_t before = run.steps - static_cast<std::int64_t>(losses.size());
   for (std::size_t i = 0; i < losses.size(); ++i)

@@ -21,13 +21,6 @@ std::string verdict_of(const FoundPeople& found, const Neighbour& neighbour) {
   return !matches ? "-" : *matches ? "match" : "no match";
 }
 
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string field = "\"";
-  for (const char c : text) field += c == '"' ? "\"\"" : std::string(1, c);
-  return field + "\"";
-}
-
 }  // namespace
 
 std::string search_header(const FoundPeople& found) {
