@@ -57,7 +57,6 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle plan experiments/memory_balance.json --set memory_budget=0"]=$claimed
   ["./heddle plan experiments/one_billion.json"]=$claimed
   ["./heddle plan experiments/quickstart.json --set device=cuda"]=$cuda
-  ["./heddle plan experiments/volumes.json"]=$claimed
   ["./heddle reproduce --all --quick"]=$step
   ["./heddle reproduce quickstart"]=$step
   ["./heddle run faces.json --set mesh.dp=4 --set train.steps=12 --set train.save_every=4"]=$faces
