@@ -15,7 +15,7 @@ namespace heddle {
 namespace {
 
 constexpr std::string_view pickle_member = "/data.pkl";
-// Of the members that describe the tensors; the pickle of a state dict has some hundred bytes for each tensor.
+// The most bytes of a member that describes the tensors: the pickle of a state dict has some hundred for each tensor.
 constexpr std::uint64_t max_description_bytes = std::uint64_t{64} << 20;
 
 struct StorageType {

@@ -56,7 +56,7 @@ class Trainer {
   /// unless the run is train.forward_only.
   std::vector<StateTensor> backbone_state();
   std::vector<StateTensor> head_state();
-  /// That of one head, by the number of its data set.
+  /// The same for one head, by the number of its data set.
   std::vector<StateTensor> head_state(std::size_t head);
   /// Both.
   std::vector<StateTensor> state();

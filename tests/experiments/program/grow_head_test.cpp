@@ -37,7 +37,7 @@ TEST_CASE("a person who comes before all others in the data does not move their 
   CHECK(std::filesystem::exists(checkpoints / "step-000003/classes.txt"));
   const auto weights = saved_rows(checkpoints / "step-000003", "head.weight");
   const auto velocity = saved_rows(checkpoints / "step-000003", "velocity.head.weight");
-  // Of s1 .. s4 the second one is dropped, and a new person comes first in the order of the names.
+  // The second one of s1 .. s4 is dropped, and a new person comes first in the order of the names.
   const std::filesystem::path faces = folder / "faces";
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(faces)) names.push_back(entry.path().filename());

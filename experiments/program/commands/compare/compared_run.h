@@ -26,7 +26,7 @@ struct ComparedRun {
   std::vector<std::pair<std::string, double>> accuracies{};
   std::optional<double> step_seconds{};
   std::optional<double> images_per_second{};
-  /// Of the rank with the largest peak: its bytes in each category. Empty if none was measured.
+  /// The bytes in each category of the rank with the largest peak. Empty if none was measured.
   std::vector<std::pair<std::string, double>> peak_bytes{};
   std::optional<double> sent_bytes{};  // by all ranks
   /// The effective experiment: JSON pointers, and the values as JSON. Lists without objects are one value.

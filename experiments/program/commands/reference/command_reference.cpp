@@ -10,7 +10,7 @@ static OptionReference reference_of(const CLI::Option& option) {
                             .help = option.get_description(),
                             .is_required = option.get_required(),
                             .is_repeated = option.get_items_expected_max() > 1};
-  // Of several names, as in -h,--help, the last is the long one.
+  // The last of several names, as in -h,--help, is the long one.
   reference.name = reference.name.substr(reference.name.rfind(',') + 1);
   // The value that a flag stands for, as in --resume{always}.
   reference.name = reference.name.substr(0, reference.name.find('{'));
