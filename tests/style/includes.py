@@ -20,12 +20,12 @@ ARROWS = {
     'experiments/training': ['experiments/data', 'models'],
     'experiments/config': ['experiments/training'],
     'experiments/export': ['experiments/training'],
+    'experiments/search': ['experiments/export'],
     'experiments/import': ['framework'],
     'experiments/extensions': ['experiments/training'],
     'experiments/results': ['experiments/training'],
-    'experiments/program': ['experiments/config', 'experiments/export', 'experiments/extensions', 'experiments/import',
-                            'experiments/results',
-                            'notebooks_export'],
+    'experiments/program': ['experiments/config', 'experiments/extensions', 'experiments/import', 'experiments/results',
+                            'experiments/search', 'notebooks_export'],
     'tests': ['experiments/program'],
 }
 # A program that trains from C++ needs neither the JSON reader nor the command line.

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "experiments/export/embeddings.h"
-#include "experiments/export/search/far_threshold.h"
+#include "experiments/search/far_threshold.h"
 #include "experiments/program/checkpoint_study.h"
 #include "experiments/program/commands/command.h"
 #include "experiments/program/commands/search/recorded_threshold.h"

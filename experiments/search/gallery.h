@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "experiments/export/search/people.h"
+#include "experiments/search/people.h"
 #include "experiments/training/evaluation/protocol/nearest.h"
 
 namespace heddle {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/export/search/searched_images.h"
+#include "experiments/search/searched_images.h"
 
 namespace heddle {
 

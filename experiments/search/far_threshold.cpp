@@ -1,4 +1,4 @@
-#include "experiments/export/search/far_threshold.h"
+#include "experiments/search/far_threshold.h"
 
 #include <algorithm>
 #include <cmath>

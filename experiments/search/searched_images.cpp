@@ -1,4 +1,4 @@
-#include "experiments/export/search/searched_images.h"
+#include "experiments/search/searched_images.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "experiments/export/search/gallery.h"
+#include "experiments/search/gallery.h"
 
 namespace heddle {
 

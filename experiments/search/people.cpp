@@ -1,4 +1,4 @@
-#include "experiments/export/search/people.h"
+#include "experiments/search/people.h"
 
 #include <unordered_map>
 

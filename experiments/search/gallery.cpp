@@ -1,4 +1,4 @@
-#include "experiments/export/search/gallery.h"
+#include "experiments/search/gallery.h"
 
 #include <algorithm>
 #include <cmath>
