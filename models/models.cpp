@@ -189,7 +189,7 @@ StageCut make_cut(const ModelSpec& model, const StagesConfig& config, int stages
     fail<InputError>("model.stages: layers name their stages: expected neither balance nor by");
   if (!config.balance.empty()) return cut_by_counts(model, config.balance, stages);
   if (is_named) return cut_as_named(model, stages);
-  return most_even_cut(loads_of(config.by.value_or(BalanceBy::time)), stages);
+  return balanced_cut(loads_of(config.by.value_or(BalanceBy::time)), stages);
 }
 
 void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in) {

@@ -35,6 +35,9 @@ rule "a file is longer than 400 lines" "$(
 rule "a folder has more than 30 entries" "$(  # shipped experiments and their claims are counted apart
   find "${all[@]}" -mindepth 1 ! -name __pycache__ ! -name '*.pyc' | grep -vE '^experiments/(claims/)?[^/]*\.json$' |
     sed 's|/[^/]*$||' | sort | uniq -c | awk '$1 > 30')"
+rule "a limit or an extreme is not called max_... or min_..." "$(
+  files '\.(h|cpp|cu|cuh|py|js)$' "${all[@]}" |
+    search '\b(most|fewest|largest|smallest|least|longest|greatest|highest|lowest)_[a-z]|constexpr [^=(]* (most|fewest|largest|smallest|least|longest|shortest)( =|\{|;)')"
 rule "a library exits" "$(
   files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" experiments | grep -v '^experiments/program/main.cpp$' |
     search '(^|[^.[:alnum:]_])(exit|_Exit|quick_exit|std::abort|std::terminate)\(')"

@@ -11,8 +11,8 @@ namespace heddle {
 struct IntegerField {
   std::int64_t value = 0;
   /// The values that it may have, both ends included.
-  std::int64_t least = 0;
-  std::int64_t most = 0;
+  std::int64_t min = 0;
+  std::int64_t max = 0;
 };
 
 /// The field at a path such as `head.classes`, or `model.layers.0.out` in a list, of what the described struct holds.

@@ -17,7 +17,7 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t maximum_file_bytes = std::size_t{1} << 30;
-constexpr std::size_t longest_header = 4096;
+constexpr std::size_t max_header = 4096;
 
 bool begins_with(std::span<const std::uint8_t> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
@@ -102,12 +102,12 @@ Image load_image(const std::string& path) {
 
 ImageHeader load_image_header(const std::string& path) {
   std::size_t file_bytes = 0;
-  const std::vector<std::uint8_t> beginning = read_beginning(path, longest_header, file_bytes);
+  const std::vector<std::uint8_t> beginning = read_beginning(path, max_header, file_bytes);
   try {
     return decode_image_header(beginning, file_bytes, path);
   } catch (const InputError&) {
     // Before its size, a JPEG may have a preview image and a PNM a long comment.
-    if (file_bytes <= longest_header) throw;
+    if (file_bytes <= max_header) throw;
   }
   return decode_image_header(read_image_file(path), file_bytes, path);
 }

@@ -38,9 +38,9 @@ class Search {
         field_(field),
         check_(check),
         plan_of_(plan_of),
-        low_(field.least - 1),
-        high_(field.most + 1),
-        refused_(field.most + 1) {}
+        low_(field.min - 1),
+        high_(field.max + 1),
+        refused_(field.max + 1) {}
 
   Largest run() {
     attempt(field_.value);
@@ -69,11 +69,11 @@ class Search {
   /// Whether the bytes of the values that were tried, the smallest included, differ.
   bool matters_to_smallest() {
     try {
-      if (!has_differed_ && field_.least < field_.most) note(fullest_rank(plan_of_(field_.least)).peak.total());
+      if (!has_differed_ && field_.min < field_.max) note(fullest_rank(plan_of_(field_.min)).peak.total());
     } catch (const InputError&) {
       return true;  // the smallest value is refused
     }
-    return has_differed_ || field_.least == field_.most;
+    return has_differed_ || field_.min == field_.max;
   }
 
   void note(std::int64_t bytes) {
@@ -84,7 +84,7 @@ class Search {
   /// The smallest value does not fit: a larger one might, if it holds less.
   void look_above() {
     Trial least = std::move(*too_large_);
-    if (least.value <= field_.most / 2) narrow(2 * least.value);
+    if (least.value <= field_.max / 2) narrow(2 * least.value);
     if (falls())
       go_to_the_last();
     else
@@ -158,10 +158,10 @@ class Search {
     if (fitting_ && too_large_) return estimate && step < (high_ - low_) / 2 ? beyond(*estimate, step) : middle;
     if (fitting_) {
       const std::int64_t far = estimate.value_or(2 * low_) + step;
-      return far < high_ ? std::max(far, low_ + 1) : high_ == field_.most + 1 ? high_ - 1 : middle;
+      return far < high_ ? std::max(far, low_ + 1) : high_ == field_.max + 1 ? high_ - 1 : middle;
     }
     if (estimate && *estimate - step > low_) return std::min(*estimate - step, high_ - 1);
-    return low_ == field_.least - 1 ? field_.least : middle;
+    return low_ == field_.min - 1 ? field_.min : middle;
   }
 
   /// From the estimate towards the bound that was not tried last.
@@ -182,7 +182,7 @@ class Search {
     const auto value = static_cast<double>(last.value);
     const double at = value + static_cast<double>(budget_ - last.bytes) / slope;
     return static_cast<std::int64_t>(
-        std::clamp(at, static_cast<double>(field_.least), max_growth * std::max(value, 1.0)));
+        std::clamp(at, static_cast<double>(field_.min), max_growth * std::max(value, 1.0)));
   }
 
   static double slope_of(const Point& a, const Point& b) {
@@ -232,7 +232,7 @@ const RankResult& fullest_rank(const VariantResult& result) {
                            [](const RankResult& a, const RankResult& b) { return a.peak.total() < b.peak.total(); });
 }
 
-Largest largest_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of) {
+Largest maximum_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of) {
   return Search(budget, field, check, plan_of).run();
 }
 

@@ -36,7 +36,7 @@ using CheckOf = std::function<void(std::int64_t value)>;
 /// all values between two bounds, of which `field.value` is one. Few values are tried: extrapolations from the bytes of
 /// two plans, in growing steps, and then bisection. If a larger value needs fewer bytes, as more ranks do, only the
 /// largest value that the experiment accepts is planned in addition.
-Largest largest_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of);
+Largest maximum_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of);
 
 /// The rank that holds the most, or the first of several such ranks.
 const RankResult& fullest_rank(const VariantResult& result);

@@ -35,7 +35,7 @@ const std::vector<EvaluatedSet>& sets_of(const VariantResult& variant) {
 }
 
 /// The smallest false accept rates that some set has enough pairs for.
-std::set<int> smallest_rates(const RunResult& run) {
+std::set<int> exponents_shown(const RunResult& run) {
   constexpr std::size_t max_columns = 3;
   std::set<int> exponents;
   for (const VariantResult& variant : run.variants)
@@ -76,7 +76,7 @@ std::string accuracy_table(const RunResult& run) {
 }
 
 std::string sets_table(const RunResult& run) {
-  const std::set<int> exponents = smallest_rates(run);
+  const std::set<int> exponents = exponents_shown(run);
   std::vector<std::string> headers{"variant", "set", "accuracy (%)", "threshold"};
   for (const int exponent : exponents) headers.push_back(tar_heading(exponent));
   Grid grid(headers);

@@ -166,7 +166,7 @@ std::string path_of(const LineSeries& line, const ChartAxis& x, const ChartAxis&
 
 std::string line_chart(std::span<const LineSeries> lines, std::string_view x_label, std::string_view y_label,
                        int width) {
-  lines = lines.first(std::min(lines.size(), most_series));
+  lines = lines.first(std::min(lines.size(), max_series));
   constexpr double infinity = std::numeric_limits<double>::infinity();
   std::pair<double, double> xs{infinity, -infinity};
   std::pair<double, double> ys{infinity, -infinity};

@@ -18,7 +18,7 @@ namespace heddle {
 extern const std::string_view chart_style;
 
 /// The most series that differ in colour or dashes.
-inline constexpr std::size_t most_series = 24;
+inline constexpr std::size_t max_series = 24;
 
 /// Points in the order of x; an absent y interrupts the line.
 struct LineSeries {
@@ -26,7 +26,7 @@ struct LineSeries {
   std::vector<std::pair<double, std::optional<double>>> points;
 };
 
-/// The first `most_series` of the lines under a legend. The y axis is logarithmic if all values are positive and span
+/// The first `max_series` of the lines under a legend. The y axis is logarithmic if all values are positive and span
 /// more than two powers of ten. `width` in pixels.
 std::string line_chart(std::span<const LineSeries> lines, std::string_view x_label, std::string_view y_label,
                        int width);

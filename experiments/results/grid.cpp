@@ -30,7 +30,7 @@ std::vector<std::size_t> widths_of(const Rows& rows) {
 }
 
 /// The least width of a row whose columns have this gap between them.
-std::size_t least_width(const std::vector<std::size_t>& widths, std::size_t gap) {
+std::size_t min_width(const std::vector<std::size_t>& widths, std::size_t gap) {
   std::size_t width = std::min(widths[0], min_first);
   for (std::size_t i = 1; i < widths.size(); ++i) width += gap + widths[i];
   return width;
@@ -38,7 +38,7 @@ std::size_t least_width(const std::vector<std::size_t>& widths, std::size_t gap)
 
 /// The width of a row with the whole names of the first column.
 std::size_t whole_width(const std::vector<std::size_t>& widths) {
-  return least_width(widths, usual_gap) - std::min(widths[0], min_first) + widths[0];
+  return min_width(widths, usual_gap) - std::min(widths[0], min_first) + widths[0];
 }
 
 bool has_units(const Rows& rows) {
@@ -75,8 +75,8 @@ std::string Grid::to_text() const {
   // Narrower columns before names are cut.
   if (has_units(rows) && whole_width(widths_of(rows)) > table_width) rows = with_units_below(std::move(rows));
   std::vector<std::size_t> widths = widths_of(rows);
-  const std::size_t gap = least_width(widths, usual_gap) <= table_width ? usual_gap : 1;
-  const std::size_t others = least_width(widths, gap) - std::min(widths[0], min_first);
+  const std::size_t gap = min_width(widths, usual_gap) <= table_width ? usual_gap : 1;
+  const std::size_t others = min_width(widths, gap) - std::min(widths[0], min_first);
   const std::size_t first = std::max(table_width - std::min<std::size_t>(table_width, others), min_first);
   if (!blurs_names(rows, first)) widths[0] = std::min(widths[0], first);
   std::string text;

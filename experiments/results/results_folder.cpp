@@ -149,7 +149,7 @@ std::string event_of(const MetricsLine& line) {
 }  // namespace
 
 std::string folder_name(std::string_view variant) {
-  constexpr std::size_t longest = 200;
+  constexpr std::size_t max_size = 200;
   std::string name;
   for (const char c : variant) {
     const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -157,8 +157,8 @@ std::string folder_name(std::string_view variant) {
     name += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   if (name.empty()) return "%";
-  if (name.size() <= longest) return name;
-  return fmt::format("{}%{:08x}", name.substr(0, longest), crc32c(variant));
+  if (name.size() <= max_size) return name;
+  return fmt::format("{}%{:08x}", name.substr(0, max_size), crc32c(variant));
 }
 
 ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bool resume, std::function<double()> now)

@@ -1,11 +1,15 @@
 // The texts of a results folder, each a pure function of the measurements. A value that was not measured is null.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "experiments/training/result.h"
 
 namespace heddle {
+
+/// What is larger is not read as a summary.json.
+inline constexpr std::uint64_t max_summary_bytes = std::uint64_t{1} << 30;
 
 /// summary.json, also what `--json` prints. Its keys are stable; ends with a newline.
 std::string summary_json(const RunResult& run);

@@ -30,16 +30,16 @@ std::vector<double> sorted_distances(const UnitRows& rows, const std::vector<Pai
 }  // namespace
 
 std::optional<FarThreshold> threshold_at_far(const Gallery& gallery, double far) {
-  constexpr std::int64_t most_pairs = 1'000'000;
+  constexpr std::int64_t max_pairs = 1'000'000;
   const std::int64_t images = static_cast<std::int64_t>(gallery.first_images().size()) / gallery.rows().dimension();
   const std::vector<std::int64_t> labels = labels_of(gallery.people(), images);
   const PairChooser chooser(labels, {});
-  const std::int64_t impostor_pairs = std::min(chooser.impostor_count(), most_pairs);
+  const std::int64_t impostor_pairs = std::min(chooser.impostor_count(), max_pairs);
   const auto accepted = static_cast<std::size_t>(static_cast<double>(impostor_pairs) * far * (1 + 1e-12));
   if (accepted == 0) return {};
   const UnitRows rows(gallery.first_images(), labels.size());
-  const std::vector<double> impostors = sorted_distances(rows, chooser.impostors(most_pairs));
-  const std::vector<double> genuine = sorted_distances(rows, chooser.genuine(most_pairs));
+  const std::vector<double> impostors = sorted_distances(rows, chooser.impostors(max_pairs));
+  const std::vector<double> genuine = sorted_distances(rows, chooser.genuine(max_pairs));
   const double refused = accepted < impostors.size() ? impostors[accepted] : 4.0;
   FarThreshold result{.similarity = std::nextafter(1 - refused / 2, std::numeric_limits<double>::infinity()),
                       .far = far,

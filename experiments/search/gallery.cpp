@@ -13,7 +13,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::int64_t most_first_images = 100'000;
+constexpr std::int64_t max_first_images = 100'000;
 
 bool has_direction(std::span<const double> sum) {
   double square = 0;
@@ -35,7 +35,7 @@ void Gallery::append(std::span<const float> embeddings) {
   check_embeddings(images_, embeddings, rows_.dimension(),
                    [this](std::int64_t i) { return people_.image(appended_ + i); });
   const auto dimension = static_cast<std::size_t>(rows_.dimension());
-  const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(0, most_first_images - appended_)) * dimension;
+  const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(0, max_first_images - appended_)) * dimension;
   const std::span<const float> first = embeddings.first(std::min(embeddings.size(), kept));
   first_images_.insert(first_images_.end(), first.begin(), first.end());
   if (has_means_)

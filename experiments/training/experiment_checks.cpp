@@ -25,8 +25,8 @@ bool normalises_vectors(const ModelSpec& model) {
 
 /// Whether a text may be part of the names of parameters.
 bool is_plain_name(std::string_view name) {
-  constexpr std::size_t longest = 100;
-  return !name.empty() && name.size() <= longest && std::all_of(name.begin(), name.end(), [](char c) {
+  constexpr std::size_t max_size = 100;
+  return !name.empty() && name.size() <= max_size && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
   });
 }

@@ -37,8 +37,8 @@ constexpr std::array<DTypeRow, 8> dtype_rows{{{DType::f64, "F64"},
 
 /// A name from a file, short enough for a message.
 std::string short_name(std::string_view name) {
-  constexpr std::size_t longest = 80;
-  return shortened(name, longest);
+  constexpr std::size_t max_shown = 80;
+  return shortened(name, max_shown);
 }
 
 struct RawTensor {

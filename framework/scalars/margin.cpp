@@ -41,14 +41,14 @@ Extremes extremes_of(const ChosenExtensionMargin& chosen) {
   return found;
 }
 
-double lowest_phi(const CombinedMargin& margin) {
+double min_phi(const CombinedMargin& margin) {
   const double lowest = -1 - std::max(0.0, margin.m3);
   if (margin.beyond_pi == BeyondPi::psi) return lowest - 2 * std::floor((margin.m1 * pi + margin.m2) / pi);
   return lowest - (margin.beyond_pi == BeyondPi::linear ? margin.m2 * std::sin(margin.m2) : 0);
 }
 
 /// The smallest value of a target's phi, for a cosine.
-double lowest_phi(const MarginConfig& margin) {
+double min_phi(const MarginConfig& margin) {
   if (margin.extension.margin != nullptr) return std::min(-1.0, extremes_of(margin.extension).least);
   switch (margin.type) {
     case MarginType::adaface:
@@ -60,12 +60,12 @@ double lowest_phi(const MarginConfig& margin) {
     case MarginType::combined:
       break;
   }
-  return lowest_phi(margin.combined);
+  return min_phi(margin.combined);
 }
 
 }  // namespace
 
-double largest_logit(const MarginConfig& margin) {
+double max_logit(const MarginConfig& margin) {
   if (margin.extension.margin != nullptr) return margin.scale * std::max(1.0, extremes_of(margin.extension).most);
   switch (margin.type) {
     case MarginType::curricularface:
@@ -79,8 +79,8 @@ double largest_logit(const MarginConfig& margin) {
   return margin.scale * (1 + std::max(0.0, -margin.combined.m3));
 }
 
-double smallest_logit(const MarginConfig& margin) {
-  return margin.scale * lowest_phi(margin);
+double min_logit(const MarginConfig& margin) {
+  return margin.scale * min_phi(margin);
 }
 
 RowStatistic row_statistic(const MarginConfig& margin) {

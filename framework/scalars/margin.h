@@ -127,9 +127,9 @@ void describe(Describer& d, MarginConfig& config);
 void check(const MarginConfig& margin, bool normalize);
 
 /// The largest logit that a cosine can give.
-double largest_logit(const MarginConfig& margin);
+double max_logit(const MarginConfig& margin);
 /// The smallest logit that a cosine can give.
-double smallest_logit(const MarginConfig& margin);
+double min_logit(const MarginConfig& margin);
 
 /// The value of each row that a margin needs before the logits.
 enum class RowStatistic {

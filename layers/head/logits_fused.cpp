@@ -117,9 +117,8 @@ std::optional<double> constant_reference(const HeadConfig& config, DType dtype) 
   const double range = dtype == DType::f64 ? 700 : 87;
   const double summed = std::log(static_cast<double>(config.classes));
   const double raised = config.samples() && config.sample.correction ? summed : 0;
-  const double reference =
-      std::max(0.0, largest_logit(config.margin) + raised + summed - std::log(norm_epsilon) - range);
-  if (-smallest_logit(config.margin) + reference > range) return {};
+  const double reference = std::max(0.0, max_logit(config.margin) + raised + summed - std::log(norm_epsilon) - range);
+  if (-min_logit(config.margin) + reference > range) return {};
   return reference;
 }
 

@@ -133,7 +133,7 @@ class FrontSearch {
     fronts_[0].emplace_back();
     for (std::size_t node = 0; node + 1 < graph_.nodes(); ++node) {
       if (labels_ > max_labels) return {};
-      const Front front = most_promising(std::exchange(fronts_[node], {}), max_ways);
+      const Front front = best_fronts(std::exchange(fronts_[node], {}), max_ways);
       for (const Label& way : front) {
         followed_.push_back({way.before, way.edge});
         for (std::size_t e = graph_.first_edge[node]; e < graph_.first_edge[node + 1]; ++e) extend(way, e);
@@ -144,7 +144,7 @@ class FrontSearch {
 
   double priced(const Label& way) const { return way.cost.first + seconds_per_byte_ * static_cast<double>(way.bytes); }
 
-  Front most_promising(Front front, std::size_t most) const {
+  Front best_fronts(Front front, std::size_t most) const {
     if (front.size() <= most) return front;
     const double range = static_cast<double>(front.back().bytes - front.front().bytes) + 1;
     Front kept;

@@ -46,8 +46,8 @@ class EvenCut {
   }
 
   StageCut find() {
-    bound_ = least_bound();
-    return least_squares();
+    bound_ = min_bound();
+    return min_squares();
   }
 
  private:
@@ -77,7 +77,7 @@ class EvenCut {
   }
 
   /// A stage's load only grows as its begin moves back, so no begin before the one where it exceeds the best can win.
-  double least_bound() const {
+  double min_bound() const {
     return fill([&](std::size_t stage, std::size_t end, const std::vector<double>& before) {
       double best = infinity;
       for (std::size_t begin = end; begin-- > stage;) {
@@ -88,7 +88,7 @@ class EvenCut {
       return best;
     });
   }
-  StageCut least_squares() const {
+  StageCut min_squares() const {
     std::vector<std::vector<std::uint32_t>> begins(stages_, std::vector<std::uint32_t>(layers() + 1));
     (void)fill([&](std::size_t stage, std::size_t end, const std::vector<double>& before) {
       double best = infinity;
@@ -217,7 +217,7 @@ double StageLoads::of_stage(int stage, const IndexRange& applications) const {
   return load;
 }
 
-StageCut most_even_cut(const StageLoads& loads, int stages) {
+StageCut balanced_cut(const StageLoads& loads, int stages) {
   check_stages(stages, loads.each.size());
   return EvenCut(loads, stages).find();
 }

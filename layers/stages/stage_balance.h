@@ -41,7 +41,7 @@ struct StageLoads {
 /// The cut whose most loaded stage has the least load, and of such cuts one with the least sum of squares, so that the
 /// other stages are even, too, and layers without load stay with the layer before them. The result is exact, by dynamic
 /// programming over all contiguous cuts. Every stage has at least one layer; InputError if there are too few.
-StageCut most_even_cut(const StageLoads& loads, int stages);
+StageCut balanced_cut(const StageLoads& loads, int stages);
 
 /// What is divided evenly among the stages.
 enum class BalanceBy { time, parameters, memory };

@@ -32,11 +32,11 @@ class Blocks {
  public:
   Blocks(int ranks, const Steps& steps) : steps_(steps) {
     const int turn = ranks - 1;
-    const int least_f = turn * (steps.forward_down + steps.forward_up) + 1;
-    for (f_ = least_f; f_ < least_f + period; ++f_) {
+    const int min_f = turn * (steps.forward_down + steps.forward_up) + 1;
+    for (f_ = min_f; f_ < min_f + period; ++f_) {
       for (i_ = f_ + 1; i_ <= f_ + period; ++i_) {
-        const int least_b = i_ + turn * (steps.backward_down + steps.backward_up) + 1;
-        for (b_ = least_b; b_ < least_b + period; ++b_) {
+        const int min_b = i_ + turn * (steps.backward_down + steps.backward_up) + 1;
+        for (b_ = min_b; b_ < min_b + period; ++b_) {
           if (fits(ranks)) return;
         }
       }
@@ -91,7 +91,7 @@ class VShapedScheduler {
     const Blocks blocks(shape.ranks, squeeze.steps);
     for (int rank = 0; rank < shape.ranks; ++rank) {
       ranks_[static_cast<std::size_t>(rank)].order = in_order(blocks.of(rank), rank);
-      steady_ = std::max(steady_, most_alive(ranks_[static_cast<std::size_t>(rank)].order));
+      steady_ = std::max(steady_, max_alive(ranks_[static_cast<std::size_t>(rank)].order));
     }
   }
 
@@ -136,7 +136,7 @@ class VShapedScheduler {
     return order;
   }
 
-  static int most_alive(const std::vector<Action>& order) {
+  static int max_alive(const std::vector<Action>& order) {
     int alive = 0;
     int most = 0;
     for (const Action& action : order) {

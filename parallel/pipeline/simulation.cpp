@@ -30,8 +30,8 @@ class Held {
     if (action.kind == ActionKind::backward_weight) add(0, -costs.weight_inputs, 0);
   }
 
-  double most_activations = 0;
-  double most_weight_inputs = 0;
+  double max_activations = 0;
+  double max_weight_inputs = 0;
   double most = 0;
 
  private:
@@ -39,8 +39,8 @@ class Held {
     activations_ += activations;
     weight_inputs_ += weight_inputs;
     inputs_ += inputs;
-    most_activations = std::max(most_activations, activations_);
-    most_weight_inputs = std::max(most_weight_inputs, weight_inputs_);
+    max_activations = std::max(max_activations, activations_);
+    max_weight_inputs = std::max(max_weight_inputs, weight_inputs_);
     most = std::max(most, activations_ + weight_inputs_ + inputs_);
   }
 
@@ -224,8 +224,8 @@ class Simulator {
     double end = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
       const Held& held = held_[at(rank)];
-      simulation.peak_activations.push_back(held.most_activations);
-      simulation.peak_weight_inputs.push_back(held.most_weight_inputs);
+      simulation.peak_activations.push_back(held.max_activations);
+      simulation.peak_weight_inputs.push_back(held.max_weight_inputs);
       simulation.peak_memory.push_back(held.most);
       const std::vector<TimedAction>& timed = timeline_.ranks[at(rank)];
       if (!timed.empty()) begin = std::min(begin, timed.front().begin);

@@ -51,7 +51,7 @@ std::pair<double, double> weight_of(const StageCut& cut, const StageLoads& loads
 }
 
 /// The least weight of all cuts into this number of stages.
-std::pair<double, double> least_weight(const StageLoads& loads, int stages) {
+std::pair<double, double> min_weight(const StageLoads& loads, int stages) {
   const int layers = static_cast<int>(loads.each.size());
   std::pair<double, double> least{1e300, 1e300};
   StageCut cut{.begins = {0}, .end = layers};
@@ -145,18 +145,18 @@ TEST_CASE("the most even cut is the best of all contiguous cuts, whatever the st
     }
     for (int s = 0; s < stages; ++s) loads.in_flight.push_back(static_cast<double>(1 + draws.below(4)));
     for (int s = 0; s < stages && i % 2 == 0; ++s) loads.slowness.push_back(static_cast<double>(1 + draws.below(3)));
-    const StageCut cut = most_even_cut(loads, stages);
+    const StageCut cut = balanced_cut(loads, stages);
     REQUIRE(cut.stages() == stages);
     for (int s = 0; s < stages; ++s) CHECK(cut.stage(s).size > 0);
-    CHECK(weight_of(cut, loads) == least_weight(loads, stages));
+    CHECK(weight_of(cut, loads) == min_weight(loads, stages));
   }
 }
 
 TEST_CASE("the most even of equal cuts is taken, and layers without load stay with the layer before them") {
-  CHECK(most_even_cut({.each = {10, 1, 1, 1, 1, 1, 1, 1, 1}}, 3).begins == std::vector<int>{0, 1, 5});
-  CHECK(most_even_cut({.each = {3, 0, 0, 3, 0, 3, 0, 0}}, 3).begins == std::vector<int>{0, 3, 5});
+  CHECK(balanced_cut({.each = {10, 1, 1, 1, 1, 1, 1, 1, 1}}, 3).begins == std::vector<int>{0, 1, 5});
+  CHECK(balanced_cut({.each = {3, 0, 0, 3, 0, 3, 0, 0}}, 3).begins == std::vector<int>{0, 3, 5});
   CHECK(message_of([] {
-          (void)most_even_cut({.each = {1, 1, 1}}, 4);
+          (void)balanced_cut({.each = {1, 1, 1}}, 4);
         }) == "model: expected at most 3 stages, one per layer, got 4");
 }
 
@@ -164,9 +164,9 @@ TEST_CASE("two thousand layers are divided into a thousand stages, loaded or not
   StageLoads loads;
   for (int i = 0; i < 2000; ++i) loads.each.push_back(i % 3 == 0 ? 2 : 1);
   // With at most 2 per stage, every three layers would need two stages.
-  CHECK(weight_of(most_even_cut(loads, 1024), loads).first == 3);
+  CHECK(weight_of(balanced_cut(loads, 1024), loads).first == 3);
   std::fill(loads.each.begin(), loads.each.end(), 0);
-  CHECK(most_even_cut(loads, 1024).stages() == 1024);
+  CHECK(balanced_cut(loads, 1024).stages() == 1024);
 }
 
 TEST_CASE("loads of a plan: parameters and bytes sum up to the model's, times are those of the report") {
@@ -201,7 +201,7 @@ TEST_CASE("an experiment's cut is the balance it gives, what its layers name, or
   const auto even = [&](BalanceBy by, std::vector<double> in_flight) {
     StageLoads loads = loads_of(model, plan, planner_options(experiment, model, Mesh()), by);
     loads.in_flight = std::move(in_flight);
-    return most_even_cut(loads, 4);
+    return balanced_cut(loads, 4);
   };
   CHECK(cut() == even(BalanceBy::time, {}));
   experiment.model.stages.by = BalanceBy::time;

@@ -106,7 +106,7 @@ void compare_with_published(DType dtype, double tolerance) {
       gradients[parameter->name] = to_doubles(parameter->gradient->gradient());
       expected[parameter->name] = published.values("gradient." + parameter->name, tensors.at(parameter->name));
     }
-    const test::Difference largest = test::largest_difference(gradients, expected);
+    const test::Difference largest = test::max_difference(gradients, expected);
     CAPTURE(largest.tensor);
     CHECK(largest.error < tolerance);
   });

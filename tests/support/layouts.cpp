@@ -148,7 +148,7 @@ void check_against_reference(const Experiment& experiment, const ModelPointer& m
   for (std::size_t i = 0; i < reference.losses.size(); ++i)
     CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(tolerance.losses));
   const auto check_all = [&](const Tensors& a, const Tensors& b) {
-    const Difference largest = largest_difference(a, b);
+    const Difference largest = max_difference(a, b);
     CAPTURE(largest.tensor);
     CHECK(largest.error <= tolerance.norms);
   };
@@ -164,7 +164,7 @@ void check_same_bits(const Experiment& experiment, const ModelPointer& model, co
   CHECK(first.weights == second.weights);
 }
 
-Difference largest_difference(const Tensors& a, const Tensors& b) {
+Difference max_difference(const Tensors& a, const Tensors& b) {
   double all_squares = 0;
   double all_size = 0;
   for (const auto& [name, values] : b) {

@@ -96,7 +96,7 @@ struct Difference {
 void check_same_bits(const Experiment& experiment, const ModelPointer& model, const Layout& a, const Layout& b);
 
 /// The largest of |a - b| / (|b| + sqrt(size / size of all) * |all|) over the tensors; infinite if their names differ.
-Difference largest_difference(const Tensors& a, const Tensors& b);
+Difference max_difference(const Tensors& a, const Tensors& b);
 
 /// How far layouts of an experiment may differ from their reference: 1e-12 in f64 and 2e-5 in f32. With activations of
 /// 16 bits whole layers differ in the last bit, which changes what a ReLU lets through and which element of a window is

@@ -19,13 +19,13 @@ bool fits(std::string_view pattern, std::string_view text) {
 }  // namespace
 
 NamePattern::NamePattern(std::string_view text) {
-  constexpr std::size_t longest_name = 255;
+  constexpr std::size_t max_size = 255;
   const std::size_t at = text.find(placeholder);
   if (at == std::string_view::npos || text.find(placeholder, at + 1) != std::string_view::npos)
     fail<InputError>("data.pattern: expected {} once, as in \"{}_*\", got {}", placeholder, placeholder,
                      in_quotes(text));
-  if (text.size() > longest_name)
-    fail<InputError>("data.pattern: expected at most {} characters, the longest name of a file, got {}", longest_name,
+  if (text.size() > max_size)
+    fail<InputError>("data.pattern: expected at most {} characters, the longest name of a file, got {}", max_size,
                      text.size());
   before_ = text.substr(0, at);
   after_ = text.substr(at + placeholder.size());

@@ -52,7 +52,7 @@ class GpuBench {
   void memory(Device& device) {
     const Tensor from = Tensor::full(device, {std::int64_t{1} << 28}, DType::f32, 1);
     Tensor to = Tensor::empty_like(from);
-    const double seconds = shortest_seconds(device, [&] { to.copy_from(from); });
+    const double seconds = min_seconds(device, [&] { to.copy_from(from); });
     add({.name = "memory copy", .value = 2 * static_cast<double>(from.bytes()) / seconds / giga, .unit = "GB/s"});
   }
 
@@ -64,7 +64,7 @@ class GpuBench {
       const Tensor a = Tensor::full(device, {m, k}, dtype, 1);
       const Tensor b = Tensor::full(device, {n, k}, dtype, 1);
       Tensor c = Tensor::full(device, {m, n}, dtype, 0);
-      const double seconds = shortest_seconds(device, [&] { gemm(a, false, b, true, 1, 0, c); });
+      const double seconds = min_seconds(device, [&] { gemm(a, false, b, true, 1, 0, c); });
       add({.name = fmt::format("matmul {} x {} x {}, {}", m, n, k, name_of(dtype)),
            .value = 2.0 * static_cast<double>(m * n * k) / seconds / tera,
            .unit = "TFLOP/s"});
@@ -82,8 +82,8 @@ class GpuBench {
           Variable::parameter(Tensor::full(device, {channels, 3, 3, channels}, dtype, 0.01), weight_gradient);
       const auto forward = [&] { return conv2d(x, weight, {}, {.padding = {1, 1}}); };
       const double flops = 2.0 * static_cast<double>(batch * size * size * channels * channels * 9);
-      const double alone = shortest_seconds(device, [&] { (void)forward(); });
-      const double both = shortest_seconds(device, [&] {
+      const double alone = min_seconds(device, [&] { (void)forward(); });
+      const double both = min_seconds(device, [&] {
         const Variable y = forward();
         backward({{y, y.value()}});
         gradient->clear();
@@ -106,7 +106,7 @@ class GpuBench {
     on_gpu([&](Rank& rank) {
       Backbone backbone(type, batch, rank, dtype);
       constexpr double budget = 3;
-      const double seconds = shortest_seconds(
+      const double seconds = min_seconds(
           rank.device, [&] { backbone.step(); }, budget);
       add({.name = fmt::format("{} step, 112 x 112, batch {}, {}", name, batch, name_of(dtype)),
            .value = batch / seconds,

@@ -61,7 +61,7 @@ float multiply_add_256() {
 
 }  // namespace
 
-double shortest_seconds(const std::function<void()>& call, double budget_seconds) {
+double min_seconds(const std::function<void()>& call, double budget_seconds) {
   call();
   double shortest = 1e300;
   const Clock::time_point begin = Clock::now();
@@ -73,19 +73,19 @@ double shortest_seconds(const std::function<void()>& call, double budget_seconds
   return shortest;
 }
 
-double shortest_seconds(const Device& device, const std::function<void()>& call, double budget_seconds) {
+double min_seconds(const Device& device, const std::function<void()>& call, double budget_seconds) {
   constexpr int together = 10;
   const auto calls = [&] {
     for (int i = 0; i < together; ++i) call();
     device.backend().settle();
   };
-  return shortest_seconds(calls, budget_seconds) / together;
+  return min_seconds(calls, budget_seconds) / together;
 }
 
 double peak_flops(int threads) {
   const bool is_wide = __builtin_cpu_supports("avx512f") != 0;
   std::vector<float> results(static_cast<std::size_t>(threads));
-  const double seconds = shortest_seconds([&] {
+  const double seconds = min_seconds([&] {
     on_threads(threads, [&](int i) {
       results[static_cast<std::size_t>(i)] = is_wide ? multiply_add_512() : multiply_add_256();
     });
@@ -98,7 +98,7 @@ double peak_bandwidth(int threads) {
   const std::unique_ptr<std::byte[]> from(new std::byte[bytes]());
   const std::unique_ptr<std::byte[]> to(new std::byte[bytes]());
   const std::size_t part = bytes / static_cast<std::size_t>(threads);
-  const double seconds = shortest_seconds([&] {
+  const double seconds = min_seconds([&] {
     on_threads(threads, [&](int i) {
       const std::size_t begin = part * static_cast<std::size_t>(i);
       std::memcpy(to.get() + begin, from.get() + begin, part);
@@ -111,7 +111,7 @@ double product_rate(Device& device, DType dtype) {
   constexpr std::int64_t side = 1024;
   const Tensor a = Tensor::full(device, {side, side}, dtype, 1);
   Tensor c = Tensor::empty(device, {side, side}, dtype);
-  return 2.0 * side * side * side / shortest_seconds([&] { gemm(a, false, a, true, 1, 0, c); });
+  return 2.0 * side * side * side / min_seconds([&] { gemm(a, false, a, true, 1, 0, c); });
 }
 
 std::int64_t available_memory() {

@@ -11,9 +11,9 @@ namespace heddle {
 class Device;
 
 /// Shortest time of one call, in seconds: one call to warm up, then at least three and as many as fit into `budget`.
-double shortest_seconds(const std::function<void()>& call, double budget_seconds = 1.0);
+double min_seconds(const std::function<void()>& call, double budget_seconds = 1.0);
 /// The same for a call that only queues work on a GPU: many calls in a row, so that the time to queue them is hidden.
-double shortest_seconds(const Device& device, const std::function<void()>& call, double budget_seconds = 1.0);
+double min_seconds(const Device& device, const std::function<void()>& call, double budget_seconds = 1.0);
 
 /// Floating-point operations per second in f32 with `threads` threads; one multiply-add counts as two.
 double peak_flops(int threads);

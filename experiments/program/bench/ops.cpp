@@ -43,7 +43,7 @@ class OpsBench {
     const Tensor a = ones({m, k});
     const Tensor b = ones({n, k});
     Tensor c = ones({m, n});
-    const double seconds = shortest_seconds([&] { gemm(a, false, b, true, 1, 0, c); });
+    const double seconds = min_seconds([&] { gemm(a, false, b, true, 1, 0, c); });
     const double flops = 2.0 * static_cast<double>(m * n * k);
     add({.name = name, .value = flops / seconds * 1e-9, .unit = "GFLOP/s", .limit = peak * 1e-9});
   }
@@ -57,8 +57,8 @@ class OpsBench {
     const NormEpilogue relu{.activation = NormActivation::relu};
     const double bytes = static_cast<double>(x.value().bytes());
     Tensor statistics;
-    const double forward = shortest_seconds([&] { batch_norm(x, {}, {}, 1e-5, relu, statistics); });
-    const double both = shortest_seconds([&] {
+    const double forward = min_seconds([&] { batch_norm(x, {}, {}, 1e-5, relu, statistics); });
+    const double both = min_seconds([&] {
       gradient->clear();
       const Variable y = batch_norm(x, {}, {}, 1e-5, relu, statistics);
       backward({{y, y.value()}});
@@ -85,7 +85,7 @@ class OpsBench {
     const ClassRowKernels& kernels = device_.backend().class_rows();
     const ClassStep step{.update = SgdStep{.learning_rate = 0.1, .momentum = 0.9}};
     const auto add_time = [&](const char* name, const std::function<void()>& call) {
-      add({.name = name, .value = shortest_seconds(call) / static_cast<double>(shape.numel()) * 1e9, .unit = "ns"});
+      add({.name = name, .value = min_seconds(call) / static_cast<double>(shape.numel()) * 1e9, .unit = "ns"});
     };
     const auto over_tiles = [&](auto call) {
       for (std::int64_t begin = 0; begin < shape[0]; begin += tile) call(ClassSelection{begin, tile});
@@ -105,7 +105,7 @@ class OpsBench {
     constexpr int calls = 2000;
     const Variable x = ones({1, 1});
     const Variable weight = Variable::parameter(ones({1, 1}), std::make_shared<Accumulator>(Category::gradients));
-    const double layer = shortest_seconds([&] {
+    const double layer = min_seconds([&] {
       for (int i = 0; i < calls; ++i) linear(x, weight, {});
     });
     const double bare = bare_product_seconds(calls);
@@ -115,7 +115,7 @@ class OpsBench {
   double bare_product_seconds(int calls) {
     const auto product = bare_product(settings_.threads);
     if (!product) return 0;
-    return shortest_seconds([&] {
+    return min_seconds([&] {
       for (int i = 0; i < calls; ++i) (*product)();
     });
   }

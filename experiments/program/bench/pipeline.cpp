@@ -57,8 +57,8 @@ std::vector<BenchRow> bench_pipeline(const BenchSettings& settings) {
     PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
     TinyStage stage(rank.device);
     constexpr int repetitions = 20;
-    const double bare = shortest_seconds([&] { stage.bare_loop(); }, repetitions);
-    const double whole = shortest_seconds([&] { (void)engine.run(stage); }, repetitions);
+    const double bare = min_seconds([&] { stage.bare_loop(); }, repetitions);
+    const double whole = min_seconds([&] { (void)engine.run(stage); }, repetitions);
     constexpr double microseconds = 1e6;
     row.value = (whole - bare) / actions_per_step * microseconds;
   });

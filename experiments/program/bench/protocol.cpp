@@ -32,7 +32,7 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
   if (counted.size == 0) fail<InputError>("train.steps: expected at least 2 for the protocol, got {}", steps);
   BenchRows rows(settings);
   std::vector<double> rates;
-  std::int64_t most_bytes = 0;
+  std::int64_t max_bytes = 0;
   for (std::int64_t run = 1; run <= runs; ++run) {
     const VariantResult result = run_variant(experiment, fmt::format("run {}", run), {});
     if (result.status == VariantResult::Status::out_of_memory) fail<OutOfMemory>("run {}: {}", run, result.error);
@@ -41,14 +41,14 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
     const double seconds = std::accumulate(first, first + counted.size, 0.0,
                                            [](double sum, const StepRecord& step) { return sum + step.seconds; });
     rates.push_back(static_cast<double>(experiment.train.batch * counted.size) / seconds);
-    for (const RankResult& rank : result.ranks) most_bytes = std::max(most_bytes, rank.peak.total());
+    for (const RankResult& rank : result.ranks) max_bytes = std::max(max_bytes, rank.peak.total());
     rows.add({.name = fmt::format("run {}, steps {} to {}", run, counted.begin, counted.end()),
               .value = rates.back(),
               .unit = "images/s"});
   }
   rows.add(
       {.name = fmt::format("median of {} runs of {} steps", runs, steps), .value = median(rates), .unit = "images/s"});
-  rows.add({.name = "largest memory of a rank", .value = static_cast<double>(most_bytes) / giga, .unit = "GB"});
+  rows.add({.name = "largest memory of a rank", .value = static_cast<double>(max_bytes) / giga, .unit = "GB"});
   return rows.take();
 }
 

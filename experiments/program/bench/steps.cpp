@@ -35,7 +35,7 @@ double matmul_rate(int threads) {
   device.backend().enter_thread();
   const Tensor a = Tensor::full(device, {n, n}, DType::f32, 1);
   Tensor c = Tensor::empty_like(a);
-  return 2.0 * n * n * n / shortest_seconds([&] { gemm(a, false, a, true, 1, 0, c); });
+  return 2.0 * n * n * n / min_seconds([&] { gemm(a, false, a, true, 1, 0, c); });
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
       double seconds = 0;
       run_ranks({.backend_options = {.threads = settings.threads, .winograd = winograd}}, [&, kind = type](Rank& rank) {
         Backbone backbone(kind, images_per_step, rank);
-        seconds = shortest_seconds([&] { backbone.step(); }, 5);
+        seconds = min_seconds([&] { backbone.step(); }, 5);
       });
       const double limit = rate / flops_of_step(type) * images_per_step;
       rows.add(

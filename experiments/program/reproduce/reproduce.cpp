@@ -10,6 +10,7 @@
 #include "experiments/config/wording.h"
 #include "experiments/program/reproduce/claims.h"
 #include "experiments/program/reproduce/verdict.h"
+#include "experiments/results/summary.h"
 #include "experiments/results/table.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
@@ -19,8 +20,6 @@ namespace heddle {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-constexpr std::uint64_t max_summary = std::uint64_t{1} << 30;
 
 bool belongs(When when, bool quick) {
   return when == When::always || (when == When::quick) == quick;
@@ -44,7 +43,9 @@ std::vector<std::string> arguments_of(const ReproduceCommand& command, const Cla
 /// The summary of the command, or that it wrote none.
 OrderedJson summary_of(const std::filesystem::path& folder, const std::string& printed, bool is_schedule) {
   const std::filesystem::path file = folder / "summary.json";
-  const std::string text = is_schedule ? printed : std::filesystem::exists(file) ? read_file(file, max_summary) : "";
+  const std::string text = is_schedule                     ? printed
+                           : std::filesystem::exists(file) ? read_file(file, max_summary_bytes)
+                                                           : "";
   OrderedJson summary = OrderedJson::parse(text, nullptr, false);
   return summary.is_discarded() ? OrderedJson::object() : summary;
 }

@@ -66,7 +66,7 @@ class Painter {
     if (whole <= 0) return scale;
     if (const std::optional<double> unit = unit_of_time(timeline_)) {
       scale = {.column = *unit, .columns = static_cast<int>(std::lround(whole / *unit)), .is_exact = true};
-      const int characters = 1 + longest_name();
+      const int characters = 1 + max_name_size();
       if (scale.columns * characters <= room) scale.characters = characters;
       if (scale.columns <= room) return scale;
     }
@@ -88,7 +88,7 @@ class Painter {
     return end;
   }
 
-  int longest_name() const {
+  int max_name_size() const {
     std::size_t longest = 1;
     for (const auto& actions : timeline_.ranks)
       for (const TimedAction& timed : actions) longest = std::max(longest, name(timed.action).size());

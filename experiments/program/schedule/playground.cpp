@@ -56,12 +56,12 @@ std::string token(const Action& action, int chunk) {
 
 /// `F F B F B F B` as `F(FB)3`: what repeats at once is written once, the longest stretch first.
 std::string packed(const std::vector<std::string>& tokens) {
-  constexpr std::size_t longest_period = 12;
+  constexpr std::size_t max_period = 12;
   std::string text;
   for (std::size_t at = 0; at < tokens.size();) {
     std::size_t best_period = 1;
     std::size_t best_count = 1;
-    for (std::size_t period = 1; period <= std::min(longest_period, tokens.size() - at); ++period) {
+    for (std::size_t period = 1; period <= std::min(max_period, tokens.size() - at); ++period) {
       std::size_t same = 0;
       while (at + same + period < tokens.size() && tokens[at + same] == tokens[at + same + period]) ++same;
       const std::size_t count = 1 + same / period;

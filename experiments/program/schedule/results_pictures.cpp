@@ -12,6 +12,7 @@
 #include "experiments/program/schedule/picture.h"
 #include "experiments/program/schedule/report.h"
 #include "experiments/results/results_folder.h"
+#include "experiments/results/summary.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/passes.h"
@@ -24,7 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t max_pictures = 12;
-constexpr std::uint64_t max_summary_bytes = std::uint64_t{1} << 30;
 
 /// A schedule, and the names of its variants.
 struct Shared {

@@ -17,7 +17,7 @@ std::int64_t optimizer_states(const OptimizerConfig& config) {
 
 /// For each stage, the most micro-batches that are at one time between the forward (or the recomputation) that keeps
 /// their values and the backward that lets them go.
-std::vector<double> most_in_flight(const Schedule& schedule) {
+std::vector<double> max_in_flight(const Schedule& schedule) {
   std::set<std::pair<int, int>> recomputed;  // stages and micro-batches
   for (const std::vector<Action>& rank : schedule.ranks)
     for (const Action& action : rank)
@@ -94,7 +94,7 @@ StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, con
                        const Schedule& schedule, BalanceBy by) {
   const PlannerOptions options = planner_options(experiment, model, placement.mesh);
   StageLoads loads = loads_of(model, placement, options, by);
-  loads.in_flight = most_in_flight(schedule);
+  loads.in_flight = max_in_flight(schedule);
   if (!experiment.head.is_everywhere())
     for (const LayerCosts& head : planned_heads(experiment, model, options, schedule.rank_of.back()))
       loads.each.back() += head_load(head, by);

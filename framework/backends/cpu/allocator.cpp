@@ -128,8 +128,8 @@ std::byte* Allocator::allocate_block(std::int64_t bytes) {
   }
   live_ += bytes;
   resident_ += bytes;
-  largest_live_ = std::max(largest_live_, live_);
-  const std::int64_t bound = largest_live_ + largest_live_ / 25 + (std::int64_t{64} << 20);
+  max_live_ = std::max(max_live_, live_);
+  const std::int64_t bound = max_live_ + max_live_ / 25 + (std::int64_t{64} << 20);
   if (resident_ > bound) give_back_pages(resident_ - bound);
   return address;
 }

@@ -53,7 +53,7 @@ class Allocator {
   std::int64_t committed_ = 0;  // accessible addresses from base_
   std::int64_t top_ = 0;        // end of the last block
   std::int64_t live_ = 0;
-  std::int64_t largest_live_ = 0;
+  std::int64_t max_live_ = 0;
   std::int64_t resident_ = 0;
   Blocks blocks_;
   std::set<std::pair<std::int64_t, std::byte*>> free_;

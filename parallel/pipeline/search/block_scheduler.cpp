@@ -95,9 +95,9 @@ BlockScheduler::Room BlockScheduler::room(int rank, std::size_t chunk) const {
     active += (s.forward - s.backward_input) * costs.activations;
     waiting += (s.backward_input - s.backward_weight) * costs.weight_inputs;
     if (k > chunk) later -= costs.activations;
-    if (k >= chunk && active + later > problem_.most_held()) return Room::none;
+    if (k >= chunk && active + later > problem_.max_held()) return Room::none;
   }
-  return active + waiting > problem_.most_held() ? Room::after_weights : Room::there;
+  return active + waiting > problem_.max_held() ? Room::after_weights : Room::there;
 }
 
 /// Collects the F and I whose inputs are there or on their way. The first F that only pending W's keep from its memory

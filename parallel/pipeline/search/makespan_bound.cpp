@@ -96,7 +96,7 @@ class BoundedRank {
         memory_(usable_memory()) {}
 
   double bound() const {
-    if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.most_held()) return no_bound;
+    if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.max_held()) return no_bound;
     return std::max(one_machine(jobs()), occupied_memory());
   }
 
@@ -125,8 +125,8 @@ class BoundedRank {
   double usable_memory() const {
     const double one = costs(0).activations;
     for (std::size_t k = 0; k < stages_.size(); ++k)
-      if (costs(k).activations != one || costs(k).weight_inputs != one) return problem_.most_held();
-    return one > 0 && problem_.memory < no_bound ? one * std::floor(problem_.most_held() / one) : no_bound;
+      if (costs(k).activations != one || costs(k).weight_inputs != one) return problem_.max_held();
+    return one > 0 && problem_.memory < no_bound ? one * std::floor(problem_.max_held() / one) : no_bound;
   }
 
   double slowest(double StageCosts::*cost, int first_stage, int last_stage) const {
@@ -168,8 +168,7 @@ class BoundedRank {
   double work_beyond(std::size_t chunks) const {
     const double each = sum(chunks, [](const StageCosts& c) { return c.activations; });
     double micro_batches = problem_.micro_batches;
-    if (each > 0 && memory_ < no_bound)
-      micro_batches = std::min(micro_batches, std::floor(problem_.most_held() / each));
+    if (each > 0 && memory_ < no_bound) micro_batches = std::min(micro_batches, std::floor(problem_.max_held() / each));
     double one = 0;
     for (std::size_t k = chunks; k < stages_.size(); ++k)
       one += costs(k).forward + costs(k).backward_input + costs(k).backward_weight;

@@ -32,7 +32,7 @@ struct SchedulingProblem {
   int ranks() const { return static_cast<int>(stages_of.size()); }
   int stages() const { return static_cast<int>(rank_of.size()); }
   /// The memory, with a margin for rounding.
-  double most_held() const { return memory * (1 + 1e-9); }
+  double max_held() const { return memory * (1 + 1e-9); }
   /// The average time of an action.
   double mean_seconds() const;
 };

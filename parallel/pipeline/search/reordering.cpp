@@ -272,7 +272,7 @@ class Annealing {
       held += kind == 0   ? costs.activations
               : kind == 1 ? costs.weight_inputs - costs.activations
                           : -costs.weight_inputs;
-      if (held > problem_.most_held()) return false;
+      if (held > problem_.max_held()) return false;
     }
     return true;
   }

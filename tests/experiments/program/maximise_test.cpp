@@ -42,10 +42,10 @@ void takes_all(std::int64_t /*value*/) {}
 
 Found search(std::int64_t budget, const IntegerField& field, const Bytes& bytes, const CheckOf& check = takes_all) {
   Found found;
-  found.largest = largest_within(budget, field, check, [&](std::int64_t value) {
+  found.largest = maximum_within(budget, field, check, [&](std::int64_t value) {
     check(value);
-    CHECK(value >= field.least);
-    CHECK(value <= field.most);
+    CHECK(value >= field.min);
+    CHECK(value <= field.max);
     ++found.trials;
     return holding(bytes(value));
   });
@@ -189,9 +189,9 @@ TEST_CASE("an integer field is found by its path, with its range; the nearest na
   };
   const IntegerField batch = find("train.batch");
   CHECK(batch.value == 64);
-  CHECK(batch.least == 1);
-  CHECK(batch.most == 1'000'000);
-  CHECK(find("model.layers.1.out").least == 1);
+  CHECK(batch.min == 1);
+  CHECK(batch.max == 1'000'000);
+  CHECK(find("model.layers.1.out").min == 1);
   const auto error = [&](const std::string& path) -> std::string {
     try {
       (void)find(path);

@@ -52,9 +52,9 @@ std::vector<Setting> random_settings(std::size_t per_schedule) {
   const PlaygroundLimits limits;
   std::vector<Setting> settings;
   for (const ScheduleType& type : schedule_types()) {
-    const int most_chunks = std::min(type.max_chunks.value_or(limits.chunks), limits.chunks);
+    const int max_chunks = std::min(type.max_chunks.value_or(limits.chunks), limits.chunks);
     for (std::size_t i = 0; i < per_schedule; ++i) {
-      const int chunks = type.min_chunks - 1 + up_to(most_chunks - type.min_chunks + 1);
+      const int chunks = type.min_chunks - 1 + up_to(max_chunks - type.min_chunks + 1);
       settings.push_back(
           {type.name,
            {.ranks = up_to(limits.ranks), .micro_batches = up_to(limits.micro_batches), .chunks = chunks},

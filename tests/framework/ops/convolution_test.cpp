@@ -98,7 +98,7 @@ TEST_CASE("conv2d: equals its definition, and its gradients are its adjoints, in
     const Result got = run(device, c, DType::f64);
     const Variable y =
         conv2d(Tensor::zeros(device, c.x, DType::f64), Tensor::zeros(device, c.weight, DType::f64), {}, c.options);
-    CHECK(largest_difference(got.y, reference(c, y.shape())) < 1e-12);
+    CHECK(max_difference(got.y, reference(c, y.shape())) < 1e-12);
     // y is linear in x, in the weight and in the bias: <y(x), dy> = <x, dx>, and so for the others.
     const std::vector<double> dy = draw(y.shape().numel(), 4);
     const std::vector<double> bias = draw(c.weight[0], 3);
@@ -119,7 +119,7 @@ TEST_CASE("conv2d: narrower types agree with f64") {
       const Result got = run(device, c, dtype);
       const auto close = [&](const std::vector<double>& a, const std::vector<double>& b) {
         const double size = std::sqrt(dot(b, b) / static_cast<double>(b.size()));
-        CHECK(largest_difference(a, b) < tolerance * (1 + 2 * size));
+        CHECK(max_difference(a, b) < tolerance * (1 + 2 * size));
       };
       close(got.y, exact.y);
       close(got.dx, exact.dx);

@@ -44,7 +44,7 @@ TEST_CASE("matmul: every transposition in every type, with its gradients") {
         const Variable product = matmul(Variable::parameter(test::tensor(device, a_shape, a, dtype), da),
                                         Variable::parameter(test::tensor(device, b_shape, b, dtype), db), ta, tb);
         backward({{product, test::tensor(device, {m, n}, dy, dtype)}});
-        CHECK(largest_difference(product.value().to_doubles(), y) < 4 * tolerance);
+        CHECK(max_difference(product.value().to_doubles(), y) < 4 * tolerance);
         CHECK(std::abs(dot(a, da->gradient().to_doubles()) - dot(y, dy)) < 100 * tolerance);
         CHECK(std::abs(dot(b, db->gradient().to_doubles()) - dot(y, dy)) < 100 * tolerance);
         // c = alpha * a * b + beta * c
@@ -52,7 +52,7 @@ TEST_CASE("matmul: every transposition in every type, with its gradients") {
         gemm(test::tensor(device, a_shape, a, dtype), ta, test::tensor(device, b_shape, b, dtype), tb, 0.5, -2, c);
         std::vector<double> expected(y.size());
         for (std::size_t i = 0; i < y.size(); ++i) expected[i] = 0.5 * y[i] - 2 * dy[i];
-        CHECK(largest_difference(c.to_doubles(), expected) < 4 * tolerance);
+        CHECK(max_difference(c.to_doubles(), expected) < 4 * tolerance);
       }
     }
 }
@@ -97,7 +97,7 @@ TEST_CASE("A packed operand gives gemm's products, also with different numbers o
           const Tensor packed = multiply(device, dtype, transpose, m, beta, true);
           const auto peak = device.meter().peak();
           const Tensor plain = multiply(device, dtype, transpose, m, beta, false);
-          CHECK(largest_difference(packed.to_doubles(), plain.to_doubles()) < tolerance);
+          CHECK(max_difference(packed.to_doubles(), plain.to_doubles()) < tolerance);
           Device planned = test::make_device("plan");
           (void)multiply(planned, dtype, transpose, m, beta, true);
           CHECK(planned.meter().peak().bytes == peak.bytes);

@@ -63,7 +63,7 @@ std::vector<float> values_of_every_bin(float largest) {
 }
 
 template <class T>
-void check_expectation(float largest, double bias_of_subnormals, double smallest_normal) {
+void check_expectation(float largest, double bias_of_subnormals, double min_normal) {
   for (const float value : values_of_every_bin<T>(largest)) {
     const Bin<T> bin(value);
     double sum = 0;
@@ -76,7 +76,7 @@ void check_expectation(float largest, double bias_of_subnormals, double smallest
     }
     const double bias = std::abs(sum / randoms - value) / bin.distance();
     CHECK_MESSAGE(is_neighbour, value);
-    CHECK_MESSAGE(bias <= (std::abs(value) < smallest_normal ? bias_of_subnormals : 0.0), value);
+    CHECK_MESSAGE(bias <= (std::abs(value) < min_normal ? bias_of_subnormals : 0.0), value);
   }
 }
 

@@ -52,11 +52,11 @@ struct Result {
 Result run(Device& device, const Case& c, DType dtype, std::int64_t begin, std::int64_t end,
            const std::shared_ptr<StatisticsGroup>& group) {
   const DType type = compute_dtype(dtype);
-  constexpr std::int64_t most = 8;
+  constexpr std::int64_t max_rows = 8;
   const auto rows = [&](std::uint64_t seed, double mean) {
-    Values values = normal_values(most * pixels * norm_channels, seed);
+    Values values = normal_values(max_rows * pixels * norm_channels, seed);
     for (double& value : values) value += mean;
-    return tensor(device, {most, pixels, norm_channels}, values, dtype).rows(begin, end).clone();
+    return tensor(device, {max_rows, pixels, norm_channels}, values, dtype).rows(begin, end).clone();
   };
   std::vector<std::shared_ptr<Accumulator>> gradients;
   const auto leaf = [&](Tensor value) {

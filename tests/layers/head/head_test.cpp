@@ -141,7 +141,7 @@ TEST_CASE("shards, micro-batches and the way of the logits change neither loss n
 TEST_CASE("a weight's gradient is orthogonal to it, an embedding's to the embedding") {
   const Problem problem = random_problem(6, 9, 5, 31);
   const Answer answer = solve(problem, 2);
-  const auto largest_product = [&](const Values& gradients, const Values& values) {
+  const auto max_product = [&](const Values& gradients, const Values& values) {
     double largest = 0;
     for (std::size_t i = 0; i < values.size(); i += 5)
       largest =
@@ -150,8 +150,8 @@ TEST_CASE("a weight's gradient is orthogonal to it, an embedding's to the embedd
                                                         gradients.begin() + static_cast<std::ptrdiff_t>(i), 0.0)));
     return largest;
   };
-  CHECK(largest_product(answer.embedding_gradient, problem.embeddings) < 1e-12);
-  CHECK(largest_product(answer.weight_gradient, problem.weights) < 1e-12);
+  CHECK(max_product(answer.embedding_gradient, problem.embeddings) < 1e-12);
+  CHECK(max_product(answer.weight_gradient, problem.weights) < 1e-12);
 }
 
 TEST_CASE("a label outside the classes is an error that names the sample") {

@@ -33,7 +33,7 @@ SimulationCosts costs_of(const Costs& costs, int chunks) {
 
 /// The most time that a rank idles between the first begin of all ranks and the last end.
 double bubble(const Simulation& simulation) {
-  double least_busy = simulation.makespan;
+  double min_busy = simulation.makespan;
   for (const auto& rank : simulation.timeline.ranks) {
     double busy = 0;
     double end = 0;
@@ -41,9 +41,9 @@ double bubble(const Simulation& simulation) {
       busy += std::max(0.0, action.end - std::max(end, action.begin));  // overlapped actions count once
       end = std::max(end, action.end);
     }
-    least_busy = std::min(least_busy, busy);
+    min_busy = std::min(min_busy, busy);
   }
-  return simulation.makespan - least_busy;
+  return simulation.makespan - min_busy;
 }
 
 const std::vector<Costs> cost_cases{{1, 1, 1}, {10, 12, 7}, {2, 3, 1}};
@@ -88,7 +88,7 @@ TEST_CASE("formulas: the bubbles of naive, gpipe, 1f1b, interleaved, looped_bfs,
 }
 
 TEST_CASE("formulas: zb_h2 leaves (p-1)(F+I-2W) within a rank's span, zb_v nothing where F = I = W") {
-  const auto most_idle_in_span = [](const Simulation& simulation) {
+  const auto max_idle_in_span = [](const Simulation& simulation) {
     double most = 0;
     for (const auto& rank : simulation.timeline.ranks) {
       double idle = rank.back().end - rank.front().begin;
@@ -99,14 +99,14 @@ TEST_CASE("formulas: zb_h2 leaves (p-1)(F+I-2W) within a rank's span, zb_v nothi
   };
   test::for_each_shape("zb_h2", [&](const ScheduleShape& shape, const Schedule& schedule) {
     for (const Costs& c : cost_cases) {
-      CHECK(most_idle_in_span(simulate(schedule, costs_of(c, 1))) ==
+      CHECK(max_idle_in_span(simulate(schedule, costs_of(c, 1))) ==
             doctest::Approx((shape.ranks - 1) * (c.f + c.i - 2 * c.w)).epsilon(1e-9));
     }
   });
   test::for_each_shape("zb_v", [&](const ScheduleShape& shape, const Schedule& schedule) {
     if (shape.micro_batches < 2 * shape.ranks - 1) return;
     const Simulation simulation = simulate(schedule, costs_of({2, 2, 2}, 2));
-    CHECK(most_idle_in_span(simulation) == 0);
+    CHECK(max_idle_in_span(simulation) == 0);
     CHECK(simulation.timeline.span_bubble() == doctest::Approx(0));
     CHECK(bubble(simulation) == doctest::Approx(shape.ranks - 1));
   });

@@ -101,8 +101,8 @@ struct Product {
       if (layout.rows == 0 || layout.columns == 0 ||
           layout.leading_dimension < static_cast<std::int64_t>(std::max<std::uint64_t>(1, layout.rows)))
         return CUBLAS_STATUS_INVALID_VALUE;
-      constexpr std::uint64_t most = std::numeric_limits<std::int32_t>::max();
-      if (layout.rows > most || layout.columns > most) return CUBLAS_STATUS_NOT_SUPPORTED;
+      constexpr std::uint64_t max_side = std::numeric_limits<std::int32_t>::max();
+      if (layout.rows > max_side || layout.columns > max_side) return CUBLAS_STATUS_NOT_SUPPORTED;
     }
     if (!(c == d) || (operation.transpose_a ? a.columns : a.rows) != m() ||
         (operation.transpose_b ? b.rows : b.columns) != n() || (operation.transpose_b ? b.columns : b.rows) != k())

@@ -68,7 +68,7 @@ void rewrite(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-void check_mutations(std::uint64_t inputs, double least_refused, const std::string& prefix, const MutatedReader& read) {
+void check_mutations(std::uint64_t inputs, double min_refused, const std::string& prefix, const MutatedReader& read) {
   const char* const wanted = std::getenv("HEDDLE_TEST_MUTATIONS");
   const Inputs numbers = wanted != nullptr ? wanted_inputs(wanted) : Inputs{0, inputs};
   std::uint64_t refused = 0;
@@ -83,7 +83,7 @@ void check_mutations(std::uint64_t inputs, double least_refused, const std::stri
   }
   const std::uint64_t tried = numbers.to - numbers.from;
   CHECK(refused < tried);
-  CHECK(static_cast<double>(refused) >= least_refused * static_cast<double>(tried));
+  CHECK(static_cast<double>(refused) >= min_refused * static_cast<double>(tried));
   if (wanted != nullptr)
     MESSAGE("inputs " << std::string(wanted) << ": " << refused << " refused, " << tried - refused << " read");
 }

@@ -24,7 +24,7 @@ void rewrite(const std::filesystem::path& path, std::string_view bytes);
 using MutatedReader = std::function<void(RandomStream&)>;
 
 /// Calls `read` for every input and checks that it returns, or throws an InputError that begins with `prefix`; any
-/// other exception ends the test. Some inputs must be read, and at least `least_refused` of them must not.
-void check_mutations(std::uint64_t inputs, double least_refused, const std::string& prefix, const MutatedReader& read);
+/// other exception ends the test. Some inputs must be read, and at least `min_refused` of them must not.
+void check_mutations(std::uint64_t inputs, double min_refused, const std::string& prefix, const MutatedReader& read);
 
 }  // namespace heddle

@@ -8,6 +8,7 @@
 
 #include "experiments/config/study.h"
 #include "experiments/config/writer.h"
+#include "experiments/results/summary.h"
 #include "experiments/training/experiment.h"
 #include "framework/description/printable.h"
 #include "framework/error.h"
@@ -20,9 +21,6 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t largest_summary = std::uint64_t{1} << 30;
-constexpr std::uint64_t largest_experiment = std::uint64_t{16} << 20;
 
 /// A value of summary.json that knows where it stands. A value of another type than expected is an InputError.
 class Entry {
@@ -53,8 +51,8 @@ class Entry {
     return value_.get<double>();
   }
   std::int64_t count() const {
-    constexpr std::int64_t largest = std::int64_t{1} << 53;
-    const bool is_in_range = value_.is_number() && number() >= 0 && number() <= static_cast<double>(largest);
+    constexpr std::int64_t max_count = std::int64_t{1} << 53;
+    const bool is_in_range = value_.is_number() && number() >= 0 && number() <= static_cast<double>(max_count);
     expect(is_in_range && std::floor(number()) == number(), "an integer from 0 to 2^53");
     return static_cast<std::int64_t>(number());
   }
@@ -63,10 +61,10 @@ class Entry {
  private:
   void expect(bool is_right, const char* what) const {
     if (is_right) return;
-    constexpr std::size_t longest = 40;
+    constexpr std::size_t max_shown = 40;
     fail<InputError>("{}: is not the summary of a run: {}: expected {}, found {}", file_.string(),
                      pointer_.empty() ? "/" : pointer_, what,
-                     shortened(value_.dump(-1, ' ', false, OrderedJson::error_handler_t::replace), longest));
+                     shortened(value_.dump(-1, ' ', false, OrderedJson::error_handler_t::replace), max_shown));
   }
 
   const OrderedJson& value_;
@@ -95,7 +93,8 @@ void flatten(const OrderedJson& value, const std::string& pointer, std::map<std:
 using Experiments = std::map<std::string, std::map<std::string, std::string>>;  // by the name of the variant
 
 Experiments read_experiments(const fs::path& file) {
-  Study<Experiment> study = read_study_text<Experiment>(read_file(file, largest_experiment), file.string());
+  constexpr std::uint64_t max_bytes = std::uint64_t{16} << 20;
+  Study<Experiment> study = read_study_text<Experiment>(read_file(file, max_bytes), file.string());
   Experiments experiments;
   for (auto& member : study.variants) {
     const std::string text = write_json([&](Describer& d) { describe(d, member.root); });
@@ -161,7 +160,7 @@ std::optional<double> ComparedRun::peak_total() const {
 
 std::vector<ComparedRun> read_runs(const fs::path& folder) {
   const fs::path file = folder / "summary.json";
-  const OrderedJson summary = OrderedJson::parse(read_file(file, largest_summary), nullptr, false);
+  const OrderedJson summary = OrderedJson::parse(read_file(file, max_summary_bytes), nullptr, false);
   if (summary.is_discarded()) fail<InputError>("{}: is not JSON", file.string());
   Experiments experiments = read_experiments(folder / "experiment.json");
   std::vector<ComparedRun> runs;

@@ -35,8 +35,8 @@ std::string losses(const ComparedRun& run) {
 
 /// The names of the runs with a value; those of most runs are not listed if they are many.
 std::string names_of(const Comparison& comparison, const std::vector<std::string>& runs) {
-  constexpr std::size_t most_listed = 3;
-  if (runs.size() > most_listed && 2 * runs.size() > comparison.runs.size())
+  constexpr std::size_t max_listed = 3;
+  if (runs.size() > max_listed && 2 * runs.size() > comparison.runs.size())
     return fmt::format("the other {} runs", runs.size());
   std::string names;
   for (const std::string& run : runs) names += (names.empty() ? "" : ", ") + printable(run);

@@ -34,7 +34,7 @@ std::string losses_figure(const std::vector<ComparedRun>& runs) {
   const auto draw = [&](int width) { return line_chart(lines, "step", "loss", width); };
   if (draw(broad).empty()) return "";
   std::string html = "<h2>Loss</h2>\n";
-  if (lines.size() > most_series) html += fmt::format("<p>The first {} runs of {}.</p>\n", most_series, lines.size());
+  if (lines.size() > max_series) html += fmt::format("<p>The first {} runs of {}.</p>\n", max_series, lines.size());
   return html + in_two_widths(draw);
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/results_folder.h"
+#include "experiments/results/summary.h"
 #include "framework/description/printable.h"
 #include "framework/files/atomic_file.h"
 
@@ -33,11 +34,10 @@ std::optional<SearchThreshold> threshold_of(const OrderedJson& evaluation, const
 }  // namespace
 
 std::optional<SearchThreshold> recorded_threshold(const FoundCheckpoint& checkpoint) {
-  constexpr std::uint64_t largest = std::uint64_t{1} << 30;
   const std::filesystem::path file = checkpoint.folder.parent_path().parent_path() / "summary.json";
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return {};
-  const OrderedJson summary = OrderedJson::parse(read_file(file, largest), nullptr, false);
+  const OrderedJson summary = OrderedJson::parse(read_file(file, max_summary_bytes), nullptr, false);
   for (const OrderedJson& variant : member(summary, "variants")) {
     const OrderedJson name = member(variant, "name");
     if (!name.is_string() || folder_name(name.get<std::string>()) != checkpoint.folder.filename().string()) continue;

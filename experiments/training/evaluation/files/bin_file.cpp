@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::uint64_t longest_bin_file = std::uint64_t{1} << 36;
+constexpr std::uint64_t max_bin_file = std::uint64_t{1} << 36;
 
 bool is_sequence(const PickleValue& value) {
   return value.kind == PickleKind::list || value.kind == PickleKind::tuple;
@@ -21,7 +21,7 @@ std::int64_t as_label(const PickleValue& value) {
 
 }  // namespace
 
-BinFile::BinFile(const std::filesystem::path& path) : path_(path.string()), text_(read_file(path, longest_bin_file)) {
+BinFile::BinFile(const std::filesystem::path& path) : path_(path.string()), text_(read_file(path, max_bin_file)) {
   check_is_pickle();
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(text_.data());
   pickle_ = std::make_unique<const Pickle>(std::span(bytes, text_.size()), path_);

@@ -20,9 +20,9 @@ namespace {
 constexpr std::size_t block_rows = 256;
 /// Pairs are grouped only if two blocks have at least this many on average; with fewer, reading whole blocks would save
 /// nothing.
-constexpr std::size_t fewest_in_cell = 512;
+constexpr std::size_t min_in_cell = 512;
 /// The number of pairs that are grouped at a time; their places take 128 MiB.
-constexpr std::size_t most_grouped = std::size_t{1} << 24;
+constexpr std::size_t max_grouped = std::size_t{1} << 24;
 /// The product of two blocks computes all of its elements, each in less than half of the time of a comparison by
 /// itself. It is taken if at least this share of the elements is wanted.
 constexpr double share_for_product = 0.4;
@@ -110,12 +110,12 @@ class PairComparison {
 
   std::vector<ComparedPair> run() {
     for (std::size_t i = 0; i < pairs_.size(); ++i) compared_[i].same = pairs_[i].same;
-    const bool is_crowded = std::min(pairs_.size(), most_grouped) >= fewest_in_cell * blocks() * blocks();
+    const bool is_crowded = std::min(pairs_.size(), max_grouped) >= min_in_cell * blocks() * blocks();
     if (way_ == ComparisonWay::one_by_one || (way_ == ComparisonWay::automatic && !is_crowded))
       compare_in_order();
     else
-      for (std::size_t begin = 0; begin < pairs_.size(); begin += most_grouped)
-        compare_grouped(begin, std::min(most_grouped, pairs_.size() - begin));
+      for (std::size_t begin = 0; begin < pairs_.size(); begin += max_grouped)
+        compare_grouped(begin, std::min(max_grouped, pairs_.size() - begin));
     return std::move(compared_);
   }
 

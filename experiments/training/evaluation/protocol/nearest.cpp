@@ -16,7 +16,7 @@ namespace {
 /// Candidates that a probe keeps beyond those that it needs.
 constexpr std::int64_t spare_candidates = 16;
 /// The probes that are multiplied at a time; their packed copies stay in the cache.
-constexpr std::int64_t most_probes = 1024;
+constexpr std::int64_t max_probes = 1024;
 /// The cosines of a tile: 16 MiB. Threads wait for each other after each tile, which takes long on a busy machine if
 /// the tiles are small.
 constexpr std::int64_t tile_cosines = std::int64_t{1} << 22;
@@ -108,17 +108,17 @@ class NearestSearch {
     const MemoryScope scope(device, Category::workspace);
     const auto all_probes = static_cast<std::int64_t>(probes_.size());
     const std::int64_t tile_rows =
-        std::min({tile_cosines / std::min(all_probes, most_probes), RowTable::block_rows, gallery_.rows()});
+        std::min({tile_cosines / std::min(all_probes, max_probes), RowTable::block_rows, gallery_.rows()});
     std::vector<ProbeBlock> blocks;
-    for (std::int64_t begin = 0; begin < all_probes; begin += most_probes) {
-      const std::int64_t size = std::min(most_probes, all_probes - begin);
+    for (std::int64_t begin = 0; begin < all_probes; begin += max_probes) {
+      const std::int64_t size = std::min(max_probes, all_probes - begin);
       const auto first = static_cast<std::size_t>(begin) * probes_.dimension();
       const Tensor values =
           Tensor::from_host(device, {size, gallery_.dimension()},
                             probes_.values().subspan(first, static_cast<std::size_t>(size) * probes_.dimension()));
       blocks.push_back({begin, size, PackedOperand(values, true, tile_rows, gallery_.rows() / tile_rows)});
     }
-    const Tensor cosines = Tensor::empty(device, {tile_rows * std::min(all_probes, most_probes)}, DType::f32);
+    const Tensor cosines = Tensor::empty(device, {tile_rows * std::min(all_probes, max_probes)}, DType::f32);
     std::int64_t first_row = 0;
     for (const Tensor& rows : gallery_.blocks()) {
       for (std::int64_t begin = 0; begin < rows.shape()[0]; begin += tile_rows) {
@@ -168,7 +168,7 @@ class NearestSearch {
   }
 
   /// The bound of a product's rounding error: of sums in any order, for rows of length 1 (Higham 2002, section 3.1).
-  double largest_error() const {
+  double max_error() const {
     constexpr double unit = 0x1p-24;
     const auto n = static_cast<double>(gallery_.dimension() + 1);
     return 1.001 * n * unit / (1 - n * unit);
@@ -199,7 +199,7 @@ class NearestSearch {
       return a.cosine != b.cosine ? a.cosine > b.cosine : a.row < b.row;
     });
     if (static_cast<std::int64_t>(found.size()) > count_) found.resize(static_cast<std::size_t>(count_));
-    return !best.is_full() || found.back().cosine > best.bound() + largest_error();
+    return !best.is_full() || found.back().cosine > best.bound() + max_error();
   }
 
   void compare_exactly(const std::vector<std::int64_t>& probes) {

@@ -23,7 +23,7 @@ std::int64_t row_elements(const Tensor& x) {
 }
 
 template <class T>
-void largest_of_row(const T* x, std::int64_t columns, std::int64_t k, T* values, std::int64_t* index) {
+void top_k_of_row(const T* x, std::int64_t columns, std::int64_t k, T* values, std::int64_t* index) {
   using C = Compute<T>;
   const auto before = [x](std::int64_t a, std::int64_t b) {
     return ranks_before(static_cast<C>(x[a]), a, static_cast<C>(x[b]), b);
@@ -103,8 +103,8 @@ void RowKernelsOn<cpu::Context>::top_k(const Tensor& x, Tensor& values, Tensor& 
     const cpu::RowView view(x.shape());
     const std::int64_t k = values.shape().back();
     cpu::for_each_row(view, [&](std::int64_t row) {
-      cpu::largest_of_row(x.as<const T>() + row * view.columns, view.columns, k, values.as<T>() + row * k,
-                          index.as<std::int64_t>() + row * k);
+      cpu::top_k_of_row(x.as<const T>() + row * view.columns, view.columns, k, values.as<T>() + row * k,
+                        index.as<std::int64_t>() + row * k);
     });
   });
 }

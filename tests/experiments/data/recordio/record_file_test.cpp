@@ -216,10 +216,10 @@ TEST_CASE("recordio: a writer that is not committed leaves the old file, and rec
 TEST_CASE("recordio: reading a file repeatedly takes bounded memory") {
   const Scratch folder;
   constexpr std::uint64_t size = 32 << 20;
-  constexpr std::uint64_t most = 4 << 20;
+  constexpr std::uint64_t max_resident = 4 << 20;
   constexpr std::uint64_t step = 4096;
   write_bytes(folder / "a", Bytes(size, 'x'));
-  const MappedFile file(folder / "a", most);
+  const MappedFile file(folder / "a", max_resident);
   std::uint64_t largest = 0;
   std::uint64_t sum = 0;
   const auto read_all = [&] {
@@ -234,7 +234,7 @@ TEST_CASE("recordio: reading a file repeatedly takes bounded memory") {
     largest = std::max(largest, resident_bytes(folder / "a"));
   }
   CHECK(sum == 2 * size / step * 'x');
-  CHECK(largest <= most + (std::uint64_t{64} << 10));
+  CHECK(largest <= max_resident + (std::uint64_t{64} << 10));
 }
 
 }  // namespace heddle::test

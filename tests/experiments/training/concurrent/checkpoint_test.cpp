@@ -149,7 +149,7 @@ TEST_CASE("a run that resumes on different ranks with the same sample groups equ
         const double tolerance = dtype == DType::f64 ? 1e-12 : 2e-5;
         for (std::size_t i = 0; i < 2; ++i)
           CHECK(rest.losses[i] == doctest::Approx(whole.losses[i + 2]).epsilon(tolerance));
-        CHECK(test::largest_difference(rest.weights, whole.weights).error <= tolerance);
+        CHECK(test::max_difference(rest.weights, whole.weights).error <= tolerance);
       }
     }
 }
@@ -212,17 +212,17 @@ TEST_CASE(
   CHECK(note.ends_with("rounding; classes were sampled in 2 shards, now in 3 (head.sample.shards)"));
   test::Outcome rest = run(four, sampling(four, 2), resuming(folder, 2, 4, &note));
   CHECK(note.ends_with("rounding"));
-  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  CHECK(test::max_difference(rest.weights, whole.weights).error <= 1e-12);
   rest = run(four, sampling(four, 0), resuming(folder, 2, 4, &note));
   CHECK(note.ends_with("rounding; classes are sampled in 2 shards as before (head.sample.shards)"));
-  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  CHECK(test::max_difference(rest.weights, whole.weights).error <= 1e-12);
   // A checkpoint of such a run keeps the number, also if the ranks do not change.
   Course once_more = resuming(folder, 2, 3);
   once_more.after = [&folder](Trainer& trainer) { folder.save(trainer, 3); };
   (void)run(four, sampling(four, 0), once_more);
   rest = run(four, sampling(four, 0), resuming(folder, 3, 4, &note));
   CHECK(note == "classes are sampled in 2 shards as before (head.sample.shards)");
-  CHECK(test::largest_difference(rest.weights, whole.weights).error <= 1e-12);
+  CHECK(test::max_difference(rest.weights, whole.weights).error <= 1e-12);
   // A new head has its own number of shards.
   (void)run(four, sampling(four, 0), resuming(folder, 3, 3, &note, SavedHead::left));
   CHECK(note.empty());
@@ -244,8 +244,8 @@ TEST_CASE("lazy classes are saved with the values of dense ones, and resume on a
     CAPTURE(to_string(way.layout.mesh));
     CHECK(run(way, sampling(way, Unsampled::lazy), resuming(folder, 2, 2)).state == saved.state);
     const test::Outcome rest = run(way, sampling(way, Unsampled::lazy), resuming(folder, 2, 4));
-    CHECK(test::largest_difference(rest.weights, dense.weights).error <= 1e-12);
-    CHECK(test::largest_difference(rest.state, dense.state).error <= 1e-12);
+    CHECK(test::max_difference(rest.weights, dense.weights).error <= 1e-12);
+    CHECK(test::max_difference(rest.state, dense.state).error <= 1e-12);
   }
 }
 

@@ -32,7 +32,7 @@ struct Types {
   DType (*draw)(RandomStream&);
   /// The smallest sample group that tests anything: a norm over two values of a channel always gives -1 and 1, and its
   /// gradient is only rounding error.
-  std::int64_t least_normalised;
+  std::int64_t min_normalised;
 };
 constexpr Types wide{[](RandomStream& draws) { return draws.below(2) == 0 ? DType::f64 : DType::f32; }, 4};
 constexpr Types narrow{[](RandomStream& draws) { return draws.below(4) == 0 ? DType::f16 : DType::bf16; }, 16};
@@ -69,7 +69,7 @@ void check_random_case(std::uint64_t seed, const Types& types) {
   const test::ModelPointer model = test::random_model(draws, options, layout.mesh);
   // Groups of unequal size; without norms also empty ones.
   const std::int64_t groups = layout.mesh.size(Axis::dp) * layout.micro_batches;
-  const std::int64_t least = options.with_norms ? types.least_normalised * groups : 1;
+  const std::int64_t least = options.with_norms ? types.min_normalised * groups : 1;
   std::int64_t batch = least + static_cast<std::int64_t>(draws.below(9));
   // The groups of a synchronised norm are the micro-batches; uneven ones differ from those of the reference.
   if (options.synchronized) batch -= batch % groups;

@@ -47,8 +47,8 @@ TEST_CASE("a replicated head trains as one rank that has all classes and samples
               for (std::size_t i = 0; i < reference.losses.size(); ++i)
                 CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(tolerance));
               CHECK(outcome.gradients.erase("head.weight") == 1);  // the reference has no such tensor
-              CHECK(test::largest_difference(outcome.gradients, reference.gradients).error <= tolerance);
-              CHECK(test::largest_difference(outcome.weights, reference.weights).error <= tolerance);
+              CHECK(test::max_difference(outcome.gradients, reference.gradients).error <= tolerance);
+              CHECK(test::max_difference(outcome.weights, reference.weights).error <= tolerance);
             }
         }
 }
@@ -87,7 +87,7 @@ TEST_CASE("a replicated head with biases trains as one rank that has all classes
         const test::Outcome outcome = test::train(experiment, model, layout, 3);
         for (std::size_t i = 0; i < reference.losses.size(); ++i)
           CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(1e-12));
-        CHECK(test::largest_difference(outcome.weights, reference.weights).error <= 1e-11);
+        CHECK(test::max_difference(outcome.weights, reference.weights).error <= 1e-11);
       }
 }
 

@@ -97,8 +97,8 @@ TEST_CASE("micro-batches of one sample, in which a head sees none, give the same
   const test::Outcome whole = test::train(experiment, mlp(), {}, 2);
   for (const Layout& layout : {Layout{Mesh(), 24}, Layout{Mesh(4, 1, 2), 6}, Layout{Mesh(2, 1, 2), 6}}) {
     const test::Outcome cut = test::train(experiment, mlp(), layout, 2);
-    CHECK(test::largest_difference(cut.gradients, whole.gradients).error <= 1e-12);
-    CHECK(test::largest_difference(cut.weights, whole.weights).error <= 1e-12);
+    CHECK(test::max_difference(cut.gradients, whole.gradients).error <= 1e-12);
+    CHECK(test::max_difference(cut.weights, whole.weights).error <= 1e-12);
     for (std::size_t i = 0; i < 2; ++i) CHECK(cut.losses[i] == doctest::Approx(whole.losses[i]).epsilon(1e-12));
   }
 }
@@ -199,7 +199,7 @@ TEST_CASE("the gradient is the weighted sum of those of trainings on each data s
     }
   }
   CHECK(together.loss == doctest::Approx(loss).epsilon(1e-13));
-  CHECK(test::largest_difference(together.gradients, sum).error <= 1e-12);
+  CHECK(test::max_difference(together.gradients, sum).error <= 1e-12);
 }
 
 TEST_CASE("plan counts what several heads hold and send, rank by rank, to the byte") {

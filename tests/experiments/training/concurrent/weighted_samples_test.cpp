@@ -121,7 +121,7 @@ TEST_CASE("weighted samples train a replicated head, and one with a stash, as in
       const Outcome outcome = train(changed, model, layout, 3);
       for (std::size_t i = 0; i < reference.losses.size(); ++i)
         CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(1e-12));
-      CHECK(largest_difference(outcome.weights, reference.weights).error <= 1e-12);
+      CHECK(max_difference(outcome.weights, reference.weights).error <= 1e-12);
     }
   }
 }

@@ -89,8 +89,8 @@ TEST_CASE("gradients that overflow at every scale end the training") {
 TEST_CASE("the loss scale does not change gradients and weights, except values that f16 would flush") {
   const test::Outcome small = test::train(experiment_of(64), two_layers(), {}, 3);
   const test::Outcome large = test::train(experiment_of(1024), two_layers(), {}, 3);
-  CHECK(test::largest_difference(large.gradients, small.gradients).error < 0x1p-10);
-  CHECK(test::largest_difference(large.weights, small.weights).error < 0x1p-10);
+  CHECK(test::max_difference(large.gradients, small.gradients).error < 0x1p-10);
+  CHECK(test::max_difference(large.weights, small.weights).error < 0x1p-10);
   CHECK(large.weights != test::train(experiment_of(64), two_layers(), {}, 0).weights);
 }
 
