@@ -12,6 +12,7 @@
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "notebooks_export/cells.h"
+#include "notebooks_export/embedded_files.h"
 #include "notebooks_export/page.h"
 #include "notebooks_export/process.h"
 
@@ -153,7 +154,9 @@ NotebookFiles write_notebook(const std::filesystem::path& results) {
   const std::string text = read_file(body, max_page);
   std::error_code ignored;
   std::filesystem::remove(body, ignored);
-  write_file_atomically(files.html, html_page(summary.name, text, {"pages/timeline.js", "pages/notebook.js"}));
+  write_file_atomically(files.html,
+                        html_page(summary.name, embedded_file("pages/page.css"), text,
+                                  {embedded_file("pages/timeline.js"), embedded_file("pages/notebook.js")}));
   return files;
 }
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/results/html.h"
+#include "framework/description/html_text.h"
 #include "framework/description/text.h"
 
 namespace heddle {

@@ -1,4 +1,4 @@
-// Texts within HTML pages.
+// Texts within HTML pages and SVG pictures.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// The printable text as HTML, also within an attribute's quotes.
+/// The printable text as HTML or XML, also within an attribute's quotes.
 std::string html_text(std::string_view text);
 
 }  // namespace heddle

@@ -187,12 +187,15 @@ TEST_CASE("the notebook is executed in its folder and rendered, by names that th
 }
 
 TEST_CASE("a page forbids the browser to load anything, has both schemes of colours, and shows its title as text") {
-  const std::string page = html_page("\"a\" & <b>", "<p>body</p>", {"pages/timeline.js"});
+  const std::string page =
+      html_page("\"a\" & <b>", embedded_file("pages/page.css"), "<p>body</p>", {"draw();\n", "name();\n"});
   CHECK(page.find(
             "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'\"") !=
         std::string::npos);
   CHECK(page.find("<title>&quot;a&quot; &amp; &lt;b&gt;</title>") != std::string::npos);
   CHECK(page.find("@media (prefers-color-scheme: dark)") != std::string::npos);
+  CHECK(page.ends_with(
+      "<main>\n<p>body</p>\n</main>\n<script>\ndraw();\n</script>\n<script>\nname();\n</script>\n</body>\n</html>\n"));
   CHECK(message_of([] { embedded_file("pages/none.js"); }) == "notebooks_export: there is no file pages/none.js");
 }
 

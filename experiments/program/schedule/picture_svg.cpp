@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "experiments/program/schedule/picture.h"
+#include "framework/description/html_text.h"
 
 namespace heddle {
 
@@ -15,24 +16,8 @@ constexpr int row_height = 24;
 constexpr int left_margin = 60;
 constexpr int top = 56;
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '&') {
-      result += "&amp;";
-    } else if (c == '<') {
-      result += "&lt;";
-    } else if (c == '>') {
-      result += "&gt;";
-    } else {
-      result += c;
-    }
-  }
-  return result;
-}
-
 std::string text_at(double x, double y, std::string_view text, std::string_view more = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, more, escaped(text));
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, more, html_text(text));
 }
 
 class Drawing {
@@ -53,7 +38,7 @@ class Drawing {
         "{1:.0f}\" "
         "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<title>{2}</title>\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-        std::max(width, 720.0), height, escaped(title_));
+        std::max(width, 720.0), height, html_text(title_));
     svg += text_at(left_margin, 20, title_, " font-size=\"15\" font-weight=\"bold\"") + legend();
     for (std::size_t rank = 0; rank < rows_; ++rank) svg += row(rank);
     return svg + axis() + note() + "</svg>\n";

@@ -161,7 +161,9 @@ std::string playground_html() {
   const std::string data = std::regex_replace(playground_data({}), std::regex("<"), "\\u003c");
   const std::string body = fmt::format("{}<script type=\"application/json\" id=\"schedules\">{}</script>",
                                        embedded_file("pages/playground.html"), data);
-  return html_page("Pipeline schedules", body, {"pages/timeline.js", "pages/simulate.js", "pages/playground.js"});
+  return html_page(
+      "Pipeline schedules", embedded_file("pages/page.css"), body,
+      {embedded_file("pages/timeline.js"), embedded_file("pages/simulate.js"), embedded_file("pages/playground.js")});
 }
 
 }  // namespace heddle

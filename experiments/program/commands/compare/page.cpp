@@ -1,8 +1,10 @@
+#include "notebooks_export/page.h"
+
 #include <fmt/core.h>
 
 #include "experiments/program/commands/compare/comparison.h"
 #include "experiments/results/charts.h"
-#include "experiments/results/html.h"
+#include "notebooks_export/embedded_files.h"
 
 namespace heddle {
 
@@ -78,15 +80,14 @@ std::string differences_html(const Comparison& comparison) {
 }  // namespace
 
 std::string comparison_page(const Comparison& comparison) {
-  const std::string style = std::string(chart_style) + ".keys td,.keys th{text-align:left}\n" +
-                            "table:not(.keys) td+td{white-space:nowrap}\n";
-  std::string html = html_head("Runs compared", style);
-  html += html_table(figures_table(comparison.runs));
+  const std::string style =
+      fmt::format("{}{}{}", embedded_file("pages/report.css"), chart_style, embedded_file("pages/compare.css"));
+  std::string html = "<h1>Runs compared</h1>\n" + html_table(figures_table(comparison.runs));
   html += "<p>memory: the peak of the fullest rank; sent: by all ranks in all steps</p>\n";
   if (const TextTable table = accuracies_table(comparison.runs); !table.empty())
     html += "<h2>Accuracy (%)</h2>\n" + html_table(table);
   html += losses_figure(comparison.runs) + memory_figure(comparison.runs) + differences_html(comparison);
-  return html + std::string(html_end);
+  return html_page("Runs compared", style, html);
 }
 
 }  // namespace heddle

@@ -4,24 +4,15 @@
 #include "experiments/data/image.h"
 #include "experiments/data/resize.h"
 #include "experiments/program/commands/search/found_people.h"
-#include "experiments/results/html.h"
 #include "framework/description/text.h"
+#include "notebooks_export/embedded_files.h"
+#include "notebooks_export/page.h"
 
 namespace heddle {
 
 namespace {
 
 constexpr int thumbnail_side = 112;  // pixels of an image's longer side
-constexpr std::string_view sheet_style = R"(
-.row{display:flex;flex-wrap:wrap;gap:12px;padding:12px 0;border-top:1px solid var(--line)}
-figure{margin:0;width:120px}
-figure>div{box-sizing:border-box;width:120px;height:120px;display:grid;place-items:center;border:2px solid var(--line)}
-.match>div{border:3px solid #0072b2}
-.other>div{border:3px dashed #d55e00}
-img{max-width:112px;max-height:112px}
-figcaption{font-size:12px;overflow-wrap:anywhere}
-.probe{margin-right:24px}
-)";
 
 /// A small copy of an image as a URL that contains it; empty if there is no image to read.
 std::string thumbnail(const std::string& path) {
@@ -43,7 +34,10 @@ std::string html_figure(std::string_view kind, const std::string& picture, const
 }  // namespace
 
 void write_search_sheet(AtomicFile& file, const FoundPeople& found) {
-  file.write(html_head("Search in " + found.gallery_path, sheet_style));
+  const std::string title = "Search in " + found.gallery_path;
+  file.write(
+      html_begin(title, fmt::format("{}{}", embedded_file("pages/report.css"), embedded_file("pages/search.css"))));
+  file.write("<h1>" + html_text(title) + "</h1>\n");
   for (const std::string& line : lines_of(search_header(found))) file.write("<p>" + html_text(line) + "</p>\n");
   std::map<std::string, std::string> thumbnails;  // of the gallery's images that were found
   for (std::size_t i = 0; i < found.probes.size(); ++i) {
@@ -66,7 +60,7 @@ void write_search_sheet(AtomicFile& file, const FoundPeople& found) {
     }
     file.write("</div>\n");
   }
-  file.write(html_end);
+  file.write(html_end());
 }
 
 }  // namespace heddle
