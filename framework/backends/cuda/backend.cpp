@@ -4,7 +4,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/gpu.h"
 #include "framework/backends/kernels_on.h"
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <mutex>
 
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/convolution/convolutions.h"
-#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/gpu.h"
 
 namespace heddle {

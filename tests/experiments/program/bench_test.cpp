@@ -11,9 +11,9 @@
 #include "experiments/program/bench/machine.h"
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
-#include "tests/support/called.h"
 #include "tests/support/images/encoded_image.h"
 #include "tests/support/images/image_files.h"
+#include "tests/support/program/called.h"
 
 namespace heddle {
 namespace {

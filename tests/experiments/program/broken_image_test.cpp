@@ -8,8 +8,8 @@
 
 #include "experiments/data/recordio/face_writer.h"
 #include "experiments/data/sampler.h"
-#include "tests/support/called.h"
 #include "tests/support/images/drawn_faces.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {

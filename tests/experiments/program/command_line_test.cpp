@@ -15,8 +15,8 @@
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
-#include "tests/support/called.h"
 #include "tests/support/files/experiment_files.h"
+#include "tests/support/program/called.h"
 #include "tests/support/program/program.h"
 #include "tests/support/scratch.h"
 

@@ -9,8 +9,8 @@
 
 #include "framework/backends/backend.h"
 #include "framework/error.h"
-#include "tests/support/called.h"
 #include "tests/support/environment_variable.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {

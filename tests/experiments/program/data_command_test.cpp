@@ -7,9 +7,9 @@
 
 #include "experiments/data/image.h"
 #include "experiments/data/recordio/face_records.h"
-#include "tests/support/called.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/images/drawn_faces.h"
+#include "tests/support/program/called.h"
 
 namespace heddle::test {
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/files/atomic_file.h"
-#include "tests/support/called.h"
 #include "tests/support/images/drawn_faces.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {

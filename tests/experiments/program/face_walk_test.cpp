@@ -5,9 +5,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/called.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/images/drawn_faces.h"
+#include "tests/support/program/called.h"
 
 namespace heddle::test {
 

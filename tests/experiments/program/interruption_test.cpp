@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "framework/description/text.h"
-#include "tests/support/called.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {

@@ -9,8 +9,8 @@
 
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
-#include "tests/support/called.h"
 #include "tests/support/files/experiment_files.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

@@ -13,8 +13,8 @@
 #include "notebooks_export/process.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
-#include "tests/support/called.h"
 #include "tests/support/message.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::playground_test {

@@ -8,8 +8,8 @@
 
 #include "experiments/program/commands/reference/command_reference.h"
 #include "parallel/pipeline/schedules.h"
-#include "tests/support/called.h"
 #include "tests/support/message.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle {

@@ -9,8 +9,8 @@
 
 #include "experiments/program/reproduce/expression.h"
 #include "experiments/program/reproduce/verdict.h"
-#include "tests/support/called.h"
 #include "tests/support/message.h"
+#include "tests/support/program/called.h"
 #include "tests/support/program/shipped.h"
 #include "tests/support/scratch.h"
 

@@ -7,9 +7,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/called.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/files/file_size_limit.h"
+#include "tests/support/program/called.h"
 
 namespace heddle {
 namespace {

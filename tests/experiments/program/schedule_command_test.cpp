@@ -9,8 +9,8 @@
 #include "experiments/program/schedule/picture.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
-#include "tests/support/called.h"
 #include "tests/support/devices.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::schedule_command_test {

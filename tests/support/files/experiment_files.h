@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/files/atomic_file.h"
-#include "tests/support/called.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {

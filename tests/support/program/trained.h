@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/called.h"
 #include "tests/support/images/drawn_faces.h"
+#include "tests/support/program/called.h"
 
 namespace heddle::test {
 

@@ -1,6 +1,6 @@
 // Attention on a GPU: a warp takes a row of scores, and the eight warps of a block neighbouring rows, which read the
 // same keys and values. No scores are stored.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/row_teams.cuh"
 #include "framework/kernels/attention.h"
 #include "framework/kernels/needs.h"

@@ -1,5 +1,5 @@
 #include "framework/backends/cuda/class_rows/gradient.cuh"
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/kernels/class_rows.h"
 
 namespace heddle::cuda {

@@ -3,7 +3,7 @@
 #include <variant>
 
 #include "framework/backends/cuda/class_rows/gradient.cuh"
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/kernels/class_rows.h"
 #include "framework/kernels/class_rows_checks.h"
 #include "framework/scalars/scalar.h"

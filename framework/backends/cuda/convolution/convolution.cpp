@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/convolution/convolutions.h"
 #include "framework/backends/cuda/convolution/plain.h"
-#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/cuda/elementwise/bias.h"
 
 namespace heddle::cuda {

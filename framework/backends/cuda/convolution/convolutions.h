@@ -4,8 +4,8 @@
 #include <set>
 #include <vector>
 
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/convolution/cudnn_convolution.h"
-#include "framework/backends/cuda/device/context.h"
 #include "framework/kernels/convolution.h"
 
 namespace heddle::cuda {

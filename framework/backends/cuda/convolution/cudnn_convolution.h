@@ -11,7 +11,7 @@
 
 #include <cudnn.h>
 
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/kernels/convolution.h"
 
 namespace heddle::cuda {

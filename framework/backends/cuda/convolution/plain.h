@@ -1,7 +1,7 @@
 // Convolutions by their definition, for what cuDNN has nothing for.
 #pragma once
 
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/kernels/convolution.h"
 
 namespace heddle::cuda {

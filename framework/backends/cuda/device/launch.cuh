@@ -7,7 +7,7 @@
 
 #include <cuda_runtime.h>
 
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/tensors/dtype.h"
 #include "framework/tensors/tensor.h"
 

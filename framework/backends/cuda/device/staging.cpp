@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 
 namespace heddle::cuda {
 

@@ -1,7 +1,7 @@
 // The bias of a product or a convolution whose library has not added it.
 #pragma once
 
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/tensors/tensor.h"
 
 namespace heddle::cuda {

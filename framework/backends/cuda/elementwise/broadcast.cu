@@ -1,4 +1,4 @@
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
 #include "framework/backends/cuda/elementwise/bias.h"
 #include "framework/kernels/elementwise.h"

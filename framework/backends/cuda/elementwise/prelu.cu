@@ -1,4 +1,4 @@
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/sums.cuh"
 #include "framework/kernels/elementwise.h"
 

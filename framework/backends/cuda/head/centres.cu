@@ -1,5 +1,5 @@
 // Classes with k centres each.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
 #include "framework/kernels/head.h"
 

@@ -1,5 +1,5 @@
 // Logits of all of a rank's classes. A block works on a row, or on a part of one.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
 #include "framework/kernels/head.h"
 #include "framework/scalars/scalar.h"

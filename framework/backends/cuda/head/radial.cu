@@ -1,5 +1,5 @@
 // Margins whose target logit depends on lengths, too.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
 #include "framework/kernels/head.h"
 

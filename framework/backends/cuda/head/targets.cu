@@ -1,5 +1,5 @@
 // The rows' own classes: their products, and what margins make of them before the logits.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
 #include "framework/kernels/head.h"
 

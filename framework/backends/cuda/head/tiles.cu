@@ -1,5 +1,5 @@
 // Logits that are computed tile by tile and forgotten.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/head/rows.cuh"
 #include "framework/kernels/head.h"
 #include "framework/scalars/scalar.h"

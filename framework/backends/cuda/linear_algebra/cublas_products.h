@@ -11,7 +11,7 @@
 
 #include <cublasLt.h>
 
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/kernels/linear_algebra.h"
 
 namespace heddle::cuda {

@@ -1,5 +1,5 @@
 // Matrix products by cublasLt. A bias is added by a kernel of its own where the library has no epilogue that would.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
 #include "framework/backends/cuda/elementwise/bias.h"
 #include "framework/backends/cuda/linear_algebra/cublas_products.h"

@@ -1,7 +1,7 @@
 // Normalisation over channels, with what follows the norm folded in: every kernel reads and writes each element once.
 // Sums are those of channels.cuh, so that they depend on shapes only.
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/channels.cuh"
-#include "framework/backends/cuda/device/context.h"
 #include "framework/backends/dispatch.h"
 #include "framework/kernels/normalization.h"
 

@@ -1,5 +1,5 @@
 // Moments of groups of rows, merged in their order.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
 #include "framework/kernels/normalization.h"
 #include "framework/scalars/moments.h"

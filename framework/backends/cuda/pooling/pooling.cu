@@ -2,8 +2,8 @@
 // what the windows that see it give, in their order.
 #include <limits>
 
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/channels.cuh"
-#include "framework/backends/cuda/device/context.h"
 #include "framework/kernels/pooling.h"
 #include "framework/scalars/windows.h"
 

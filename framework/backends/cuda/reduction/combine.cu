@@ -1,5 +1,5 @@
 // What a reduction over ranks computes: several tensors of one size, in order, into one or several results.
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/launch.cuh"
 #include "framework/kernels/reduction.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 
 namespace heddle::cuda {
 

@@ -1,4 +1,4 @@
-#include "framework/backends/cuda/device/context.h"
+#include "framework/backends/cuda/context.h"
 #include "framework/backends/cuda/device/row_teams.cuh"
 #include "framework/backends/cuda/rows/indices.h"
 #include "framework/kernels/rows.h"

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/called.h"
 #include "tests/support/cuda_on_host/cuda_runtime.h"
+#include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {
