@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view extension_option = "--extension";
 
 /// The output of the processes other than rank 0's: nothing.
-class Nowhere : public std::streambuf {
+class NullBuffer : public std::streambuf {
   int overflow(int character) override { return traits_type::not_eof(character); }
 };
 
@@ -128,8 +128,8 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     code = report_errors(argc, argv, console, job, console.err, "heddle: ");
   } else if (joins_job(command_words(argc, argv))) {
     // All processes of a job fail with the same errors; rank 0 prints them.
-    Nowhere nowhere;
-    std::ostream silent(&nowhere);
+    NullBuffer null_buffer;
+    std::ostream silent(&null_buffer);
     std::ostringstream said;
     code =
         report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));

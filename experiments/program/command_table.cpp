@@ -14,13 +14,12 @@ namespace heddle {
 
 namespace {
 
-/// A command: the function that adds its options and its callback, and whether the processes of a job run it together.
 struct CommandRow {
   std::string_view name;
   std::string_view help;
-  void (*add)(CLI::App&, CommandCall&);
-  bool joins = false;           // the processes of a job run it together
-  std::string_view joins_if{};  // only with this argument, which is not the value of an option
+  void (*add)(CLI::App&, CommandCall&);  // adds its options and its callback
+  bool joins = false;                    // whether the processes of a job run it together
+  std::string_view joins_if{};           // if not empty: only with this argument, which is not the value of an option
 };
 
 constexpr std::array commands{

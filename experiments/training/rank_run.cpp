@@ -333,10 +333,10 @@ class RankRun {
     if (!leads() && settings_.job == nullptr) return;
     for (std::string& note : dataset_.notes(notes_reported_)) {
       ++notes_reported_;
-      tell(std::move(note));
+      add_note(std::move(note));
     }
   }
-  void tell(std::string note) {
+  void add_note(std::string note) {
     if (leads())
       observer_.on_note(note);
     else
@@ -346,7 +346,7 @@ class RankRun {
   void report() {
     report_notes();
     if (const std::int64_t broken = dataset_.broken_images(); broken > 0 && (leads() || settings_.job != nullptr))
-      tell(fmt::format("{} broken image{} replaced", broken, broken == 1 ? " was" : "s were"));
+      add_note(fmt::format("{} broken image{} replaced", broken, broken == 1 ? " was" : "s were"));
     own().peak = rank_.device.meter().peak();
     own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent;
     own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received;

@@ -53,7 +53,7 @@ FaceRecords::FaceRecords(const std::filesystem::path& path, const OnBrokenRecord
     };
   faces_ = list_faces(records_, if_present(std::filesystem::path(path).replace_extension(".idx")), leave_out);
   if (const auto property = if_present(path.parent_path() / "property")) property_ = read_face_property(*property);
-  if (property_) leave_out_strangers(leave_out);
+  if (property_) drop_unknown_labels(leave_out);
   if (size() == 0 && left_out > 0)
     fail<InputError>("{}: none of {} can be used; the first: {}", path.string(), counted(left_out, "image", "images"),
                      first);
@@ -62,8 +62,8 @@ FaceRecords::FaceRecords(const std::filesystem::path& path, const OnBrokenRecord
 }
 
 /// Leaves out images whose labels are not among the classes of `property`.
-void FaceRecords::leave_out_strangers(const OnBrokenRecord& on_broken) {
-  std::vector<std::size_t> strangers;
+void FaceRecords::drop_unknown_labels(const OnBrokenRecord& on_broken) {
+  std::vector<std::size_t> unknown;
   for (std::int64_t i = 0; i < size(); ++i) {
     if (label(i) < property_->classes) continue;
     const std::string message =
@@ -71,10 +71,10 @@ void FaceRecords::leave_out_strangers(const OnBrokenRecord& on_broken) {
                     property_->classes);
     if (!on_broken) fail<InputError>("{}", message);
     on_broken(message);
-    strangers.push_back(static_cast<std::size_t>(i));
+    unknown.push_back(static_cast<std::size_t>(i));
   }
-  faces_.index.erase(strangers);
-  erase_positions(faces_.labels, strangers);
+  faces_.index.erase(unknown);
+  erase_positions(faces_.labels, unknown);
 }
 
 void FaceRecords::count_classes() {

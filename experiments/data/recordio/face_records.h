@@ -48,7 +48,7 @@ class FaceRecords {
 
  private:
   RecordPlace place(std::int64_t i) const { return faces_.index.place(static_cast<std::size_t>(i)); }
-  void leave_out_strangers(const OnBrokenRecord& on_broken);
+  void drop_unknown_labels(const OnBrokenRecord& on_broken);
   void count_classes();
 
   RecordFile records_;

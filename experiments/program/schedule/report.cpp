@@ -24,7 +24,7 @@ std::optional<int> chunks_per_rank(const Schedule& schedule) {
   return are_equal ? std::optional(counts.front()) : std::nullopt;
 }
 
-std::string stages_told(const Schedule& schedule) {
+std::string stages_text(const Schedule& schedule) {
   const std::optional<int> chunks = chunks_per_rank(schedule);
   if (!chunks) return fmt::format(", {} stages", schedule.stages());
   return *chunks == 1 ? "" : fmt::format(", {} stages per rank", *chunks);
@@ -52,7 +52,7 @@ std::string by_rank(std::span<const double> values) {
 std::string schedule_title(const ScheduleReport& report) {
   return fmt::format("{}: {}, {}{}", report.name, counted(report.schedule.size(), "rank", "ranks"),
                      counted(report.schedule.micro_batches, "micro-batch", "micro-batches"),
-                     stages_told(report.schedule));
+                     stages_text(report.schedule));
 }
 
 std::string schedule_figures(const ScheduleReport& report) {

@@ -83,7 +83,7 @@ double BlockScheduler::earliest_in_block(int rank) const {
 /// Whether an F of the rank's stage number `chunk` fits into the memory. Each later stage of the rank must keep space
 /// for one micro-batch beside the activations of the stages before it: then the micro-batch that is farthest can always
 /// go on, and no schedule ends in a deadlock.
-BlockScheduler::Room BlockScheduler::room(int rank, std::size_t chunk) const {
+BlockScheduler::Fit BlockScheduler::fit(int rank, std::size_t chunk) const {
   const std::vector<int>& stages = problem_.stages_of[at_index(rank)];
   double later = 0;
   for (std::size_t k = chunk + 1; k < stages.size(); ++k) later += problem_.costs[at_index(stages[k])].activations;
@@ -95,9 +95,9 @@ BlockScheduler::Room BlockScheduler::room(int rank, std::size_t chunk) const {
     active += (s.forward - s.backward_input) * costs.activations;
     waiting += (s.backward_input - s.backward_weight) * costs.weight_inputs;
     if (k > chunk) later -= costs.activations;
-    if (k >= chunk && active + later > problem_.max_held()) return Room::none;
+    if (k >= chunk && active + later > problem_.max_held()) return Fit::never;
   }
-  return active + waiting > problem_.max_held() ? Room::after_weights : Room::there;
+  return active + waiting > problem_.max_held() ? Fit::after_weights : Fit::now;
 }
 
 /// Collects the F and I whose inputs are there or on their way. The first F that only pending W's keep from its memory
@@ -122,9 +122,9 @@ void BlockScheduler::collect(int rank, Choice& without_weights) {
     const Choice forward{ActionKind::forward, stage, std::max(free, there),
                          priority(ActionKind::forward, stage, s.forward)};
     if (there == not_possible || forward.priority > latest) continue;
-    const Room found = room(rank, chunk);
-    if (found == Room::there) collected_.push_back(forward);
-    if (found != Room::after_weights) continue;
+    const Fit found = fit(rank, chunk);
+    if (found == Fit::now) collected_.push_back(forward);
+    if (found != Fit::after_weights) continue;
     without_weights.begin = std::min(without_weights.begin, forward.begin);
     without_weights.priority = std::min(without_weights.priority, forward.priority);
   }

@@ -66,12 +66,12 @@ class BlockScheduler {
     double begin = std::numeric_limits<double>::infinity();
     double priority = std::numeric_limits<double>::infinity();  // the smallest one is first
   };
-  enum class Room { there, after_weights, none };
+  enum class Fit { now, after_weights, never };
 
   void reset(const BlockRules& rules);
   double priority(ActionKind kind, int stage, int micro_batch) const;
   double earliest_in_block(int rank) const;
-  Room room(int rank, std::size_t chunk) const;
+  Fit fit(int rank, std::size_t chunk) const;
   Choice choose(int rank);
   void collect(int rank, Choice& without_weights);
   Choice best_collected() const;

@@ -78,7 +78,7 @@ void PlacementSearch::begin(std::int64_t actions, RandomNumbers& random) {
   take_block();
 }
 
-void PlacementSearch::go_on(std::int64_t actions, RandomNumbers& random) {
+void PlacementSearch::improve(std::int64_t actions, RandomNumbers& random) {
   if (!best_ || is_finished()) return;
   if (short_blocks_) {
     short_blocks_->improve(actions / 3, random);

@@ -29,7 +29,7 @@ class PlacementSearch {
   /// Tries the list scheduler with all of its rules, and the family of building blocks.
   void begin(std::int64_t actions, RandomNumbers& random);
   /// Improves the blocks, and reorders the best schedules. Takes about the time of scheduling `actions` actions.
-  void go_on(std::int64_t actions, RandomNumbers& random);
+  void improve(std::int64_t actions, RandomNumbers& random);
 
  private:
   void try_lists();

@@ -155,7 +155,7 @@ class Search {
                        [](const Placement* a, const Placement* b) { return best_of(*a) < best_of(*b); });
       for (std::size_t i = 0; i < std::min(count, order.size()); ++i) {
         if (order[i]->search.bound() >= best_of(*order[0]) - rounding_ / space_.micro_batches) continue;
-        order[i]->search.go_on(static_cast<std::int64_t>(share * actions / static_cast<double>(count)), random);
+        order[i]->search.improve(static_cast<std::int64_t>(share * actions / static_cast<double>(count)), random);
       }
     }
   }

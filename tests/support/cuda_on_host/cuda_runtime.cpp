@@ -109,20 +109,20 @@ void Block::begin() {
 }
 
 /// Blocks outlive the threads of the host that run them: no rank makes a thousand stacks anew.
-class LentBlock {
+class PooledBlock {
  public:
-  LentBlock() {
+  PooledBlock() {
     const std::lock_guard lock(mutex());
     if (idle().empty()) idle().push_back(std::make_unique<Block>());
     block_ = std::move(idle().back());
     idle().pop_back();
   }
-  ~LentBlock() {
+  ~PooledBlock() {
     const std::lock_guard lock(mutex());
     idle().push_back(std::move(block_));
   }
-  LentBlock(const LentBlock&) = delete;
-  LentBlock& operator=(const LentBlock&) = delete;
+  PooledBlock(const PooledBlock&) = delete;
+  PooledBlock& operator=(const PooledBlock&) = delete;
 
   Block* get() const { return block_.get(); }
 
@@ -148,8 +148,8 @@ void __syncthreads() {
 }
 
 void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
-  thread_local const LentBlock lent;
-  own_block = lent.get();
+  thread_local const PooledBlock pooled;
+  own_block = pooled.get();
   gridDim = config.gridDim;
   blockDim = config.blockDim;
   for (unsigned i = 0; i < config.gridDim.x; ++i) {
@@ -214,7 +214,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* address) {
   count_device_wide();
-  settle_device();
+  synchronize_device();
   std::free(address);
   return cudaSuccess;
 }

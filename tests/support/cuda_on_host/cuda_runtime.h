@@ -91,7 +91,7 @@ CallsOnHost calls_on_host();
 /// Called by functions that hold up the whole device.
 void count_device_wide();
 /// Runs all work that was queued on all streams.
-void settle_device();
+void synchronize_device();
 
 using cudaMemPool_t = struct PoolOnHost*;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };

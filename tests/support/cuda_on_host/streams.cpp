@@ -93,11 +93,11 @@ void count_device_wide() {
 void put_on(cudaStream_t stream, std::function<void()> work) {
   if (stream != nullptr) return stream->stream->put(std::move(work));
   count_device_wide();
-  settle_device();
+  synchronize_device();
   work();
 }
 
-void settle_device() {
+void synchronize_device() {
   std::vector<std::weak_ptr<Stream>> all;
   {
     const std::lock_guard lock(streams().mutex);
