@@ -59,14 +59,14 @@ void check_that_one_fits(const SearchResult& result, const SearchSpace& space) {
 }
 
 std::string search_table(const SearchResult& result, const SearchSpace& space) {
-  Grid grid({"schedule", "m", "v", "makespan", "gap (%)", "bubble (%)", "peak memory", "fits"});
+  Grid grid({"schedule", "m", "v", "makespan", "gap (%)", "bubble (%)", "peak memory"});
   const std::span<const WeighedSchedule> weighed = result.schedules;
   const std::size_t shown = std::min(max_shown, weighed.size());
   for (const WeighedSchedule& w : weighed.subspan(0, shown)) {
     const std::optional<double> to_bound = gap(w, result.bound);
     grid.add({w.name, std::to_string(w.shape.micro_batches), std::to_string(w.shape.chunks), plain_number(w.makespan),
               to_bound ? fmt::format("{:.2f}", 100 * *to_bound) : "-", fmt::format("{:.2f}", 100 * w.span_bubble),
-              plain_number(w.peak_memory), w.fits ? "yes" : "no"});
+              plain_number(w.peak_memory)});
   }
   std::string text = grid.to_text();
   if (shown < weighed.size()) text += fmt::format("and {} more", weighed.size() - shown);
@@ -76,7 +76,7 @@ std::string search_table(const SearchResult& result, const SearchSpace& space) {
   if (shown < weighed.size()) text += "\n";
   return text +
          "(searched: made for these costs; bubble: the papers' span bubble; peak memory: of the rank that needs the "
-         "most, in micro-batches of the given size; gap: to the lower bound)\n\n" +
+         "most, in micro-batches of the given size; gap: to the lower bound, - for a schedule that does not fit)\n\n" +
          fmt::format(
              "Lower bound: {}. No schedule that fits has a smaller makespan with these placements of stages and "
              "numbers of micro-batches.\n",
