@@ -1,4 +1,4 @@
-// Random changes to training images that keep the identity. The draws depend on (seed, step, place in the global
+// Random changes to training images that keep the person. The draws depend on (seed, step, place in the global
 // batch) only, and each kind has its own: turning one on does not change another.
 #pragma once
 

@@ -104,9 +104,9 @@ constexpr DataSetRow data_set(std::string_view name, std::string_view help) {
 inline constexpr auto data_sets = enum_table<DataType, DataSetRow>({
     {DataType::synthetic_identities,
      data_set<&DataConfig::synthetic_identities>(
-         "synthetic_identities", "synthetic faces; each image is a function of seed, identity and number")},
+         "synthetic_identities", "synthetic faces; each image is a function of seed, person and number")},
     {DataType::image_folder, data_set<&DataConfig::image_folder>(
-                                 "image_folder", "photographs, in one folder for each identity or in one for all")},
+                                 "image_folder", "photographs, in one folder for each person or in one for all")},
     {DataType::image_list,
      data_set<&DataConfig::image_list>("image_list", "photographs that text files list with labels")},
     {DataType::recordio,
@@ -125,17 +125,17 @@ Preprocessing preprocessing_of(const DataConfig& config);
 /// Checks conditions that concern several keys, without opening anything. InputError, which names the key.
 void check(const DataConfig& config);
 
-/// The number of identities of the chosen data set, where it is known without opening anything.
+/// The number of people in the chosen data set, where it is known without opening anything.
 std::optional<std::int64_t> known_classes(const DataConfig& config);
 
 /// The key of the random numbers of one data set among several, which determine its order and, if they are generated,
-/// its identities. The first set has the training's key.
+/// its people. The first set has the training's key.
 RandomKey key_of_set(RandomKey key, std::size_t set);
 
 /// Whether the images of the chosen data set are stored encoded, as Dataset::is_encoded() says of an open one.
 bool is_encoded(const DataConfig& config);
 
-/// Opens or generates the data. `seed` draws the identities of generated sets. InputError if the data cannot be used.
+/// Opens or generates the data. `seed` draws the people of generated sets. InputError if the data cannot be used.
 std::unique_ptr<const Dataset> make_dataset(const DataConfig& config, RandomKey seed);
 
 }  // namespace heddle

@@ -49,7 +49,7 @@ class Dataset {
   virtual bool has_weights() const { return false; }
   /// The factor of a training sample's loss.
   virtual double weight(std::int64_t /*index*/) const { return 1; }
-  /// The name of a sample in messages: a file, or "identity 3, training image 5".
+  /// The name of a sample in messages: a file, or "person 3, training image 5".
   virtual std::string sample_name(Split split, std::int64_t index) const = 0;
   /// Writes one image in the colours and values that augmentation changes: RGB, (x / 255 - 0.5) / 0.5.
   /// preprocessing().normalise() then follows. Raises InputError with the file's name if the image is broken.

@@ -152,8 +152,8 @@ void check_data(const Experiment& e) {
       return true;
     });
     const HeadConfig& head = e.head_of(set);
-    if (const auto identities = known_classes(e.data_of(set)); identities && head.classes < *identities)
-      refuse(pointer_of(e, "head", set) + "/classes", "expected at least the data's {} identities, got {}", *identities,
+    if (const auto people = known_classes(e.data_of(set)); people && head.classes < *people)
+      refuse(pointer_of(e, "head", set) + "/classes", "expected at least the data's {} people, got {}", *people,
              head.classes);
   }
   if (e.heads() > 1)

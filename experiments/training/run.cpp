@@ -85,9 +85,9 @@ class VariantRun {
       dataset_ = settings_.dataset;
       if (dataset_ == nullptr) dataset_ = open_datasets(experiment_);
       for (std::size_t set = 0; set < experiment_.heads(); ++set)
-        if (const std::int64_t identities = dataset_->set(set).classes(); experiment_.head_of(set).classes < identities)
-          fail<InputError>("{}.classes: expected at least the data's {} identities, got {}",
-                           key_of(experiment_, "head", set), identities, experiment_.head_of(set).classes);
+        if (const std::int64_t people = dataset_->set(set).classes(); experiment_.head_of(set).classes < people)
+          fail<InputError>("{}.classes: expected at least the data's {} people, got {}",
+                           key_of(experiment_, "head", set), people, experiment_.head_of(set).classes);
       if (experiment_.evaluate && experiment_.evaluation.sets.empty() && dataset_->size(Split::test) == 0)
         fail<InputError>(
             "evaluation: nothing to evaluate: the data have no images for testing, and evaluation.sets is empty; "

@@ -39,7 +39,7 @@ void describe_state(Describer& d, HeadConfig& c) {
 
 void describe(Describer& d, HeadConfig& c) {
   d.field(required("classes"), c.classes, between(2, 1e10),
-          "number of classes; may exceed the number of identities in the data");
+          "number of classes; may exceed the number of people in the data");
   choice(d, "parallel", c.parallel,
          "sharded: each rank has a part of the classes; replicated: each has all, and gradients are summed");
   choice(d, "logits", c.logits,

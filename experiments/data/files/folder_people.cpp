@@ -102,7 +102,7 @@ std::vector<FolderPerson> list_people(const ImageFolderConfig& config,
 }
 
 std::string title_of(const ImageFolderConfig& config, const FolderPerson& person) {
-  if (!config.pattern.empty()) return fmt::format("image folder \"{}\", identity \"{}\"", config.path, person.name);
+  if (!config.pattern.empty()) return fmt::format("image folder \"{}\", person \"{}\"", config.path, person.name);
   return fmt::format("image folder \"{}\"", (fs::path(config.path) / person.name).string());
 }
 

@@ -47,7 +47,7 @@ class Splitter {
         config_, [](std::string_view) { return true; }, files_.notes);
     if (people.empty())
       fail<InputError>("{}: expected {}, found none", files_.title,
-                       config_.pattern.empty() ? "one folder for each identity"
+                       config_.pattern.empty() ? "one folder for each person"
                                                : fmt::format("images whose names fit \"{}\"", config_.pattern));
     leave_out_rare(people);
     for (const FolderPerson& person : people) {
@@ -171,26 +171,26 @@ void needs_split(const char* key, bool is_given, FolderSplit split, FolderSplit 
 }  // namespace
 
 void describe(Describer& d, ImageFolderConfig& c) {
-  d.field(required("path"), c.path, "folder that holds one folder of PGM, PPM, PNG or JPEG files for each identity");
+  d.field(required("path"), c.path, "folder that holds one folder of PGM, PPM, PNG or JPEG files for each person");
   describe_image(d, c.image);
   d.field("pattern", c.pattern,
-          "for one folder that holds the files of all identities: the form of their names, with {identity} for the "
-          "identity, * for any characters and # for a digit, as in {identity}_*");
+          "for one folder that holds the files of all people: the form of their names, with {identity} for the "
+          "person, * for any characters and # for a digit, as in {identity}_*");
   choice(d, "split", c.split,
          "what decides which images are for training: their number, their share, or lists of the people");
   d.field("train_per_identity", c.train_per_identity, between(0, 1e6),
-          "split number: how many files of each identity, in natural order, are for training; 0: all");
+          "split number: how many files of each person, in natural order, are for training; 0: all");
   d.field("test_per_identity", c.test_per_identity, between(0, 1e6),
           "split number: how many of the rest are for testing; 0: all of them");
   d.field("train_share", c.train_share, between(0, 1),
-          "split share: the share of each identity's files, in natural order, that is for training, at least one; the "
+          "split share: the share of each person's files, in natural order, that is for training, at least one; the "
           "others are for testing");
   d.field("people", c.people,
           "split people: file with the people whose images are for training, in LFW's format or one name in each line");
   d.field("test_people", c.test_people, "split people: file with the people whose images are for testing; empty: none");
   describe_class_weights(d, c.class_weights);
   d.field("min_images", c.min_images, between(0, 1e6),
-          "identities with fewer images are left out; 0: an identity without images is an error");
+          "people with fewer images are left out; 0: a person without images is an error");
   describe_on_broken(d, c.on_broken);
 }
 

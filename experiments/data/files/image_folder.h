@@ -1,4 +1,4 @@
-// Photographs in folders: one folder for each identity, or one folder for all, whose file names hold the identities.
+// Photographs in folders: one folder for each person, or one folder for all, whose file names hold the people.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct ImageFolderConfig {
   std::int64_t min_images = 0;
   OnBroken on_broken = OnBroken::stop;
 
-  /// The number of identities, if it is known before the images are opened.
+  /// The number of people, if it is known before the images are opened.
   static std::optional<std::int64_t> known_classes() { return {}; }
   /// The keys that hold paths of files or folders; a path may be empty.
   std::vector<std::string*> paths() { return {&path, &people, &test_people, &class_weights}; }
@@ -48,7 +48,7 @@ void describe(Describer& d, ImageFolderConfig& config);
 void check(const ImageFolderConfig& config);
 /// Lists the files of the folder without opening them. InputError as with open_data(), which needs a second person.
 FileSet list_files(const ImageFolderConfig& config);
-/// Labels number the identities in natural order. Hidden entries, files beside the folders, and files whose names do
+/// Labels number the people in natural order. Hidden entries, files beside the folders, and files whose names do
 /// not end in .pgm, .ppm, .pnm, .png, .jpg or .jpeg are skipped; links are followed. InputError if the folder cannot be
 /// used. The seed has no effect.
 std::unique_ptr<const Dataset> open_data(const ImageFolderConfig& config, const Preprocessing& preprocessing,

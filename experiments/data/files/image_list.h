@@ -26,7 +26,7 @@ struct ImageListConfig {
   std::int64_t min_images = 0;
   OnBroken on_broken = OnBroken::stop;
 
-  /// The number of identities, if it is known before the images are opened.
+  /// The number of people, if it is known before the images are opened.
   static std::optional<std::int64_t> known_classes() { return {}; }
   /// The keys that hold paths of files or folders; a path may be empty.
   std::vector<std::string*> paths() { return {&train, &test, &root, &class_weights}; }

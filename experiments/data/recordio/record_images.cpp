@@ -23,10 +23,10 @@ class RecordImages final : public EncodedImages {
       : EncodedImages(preprocessing, config.on_broken), train_(open(config.train)) {
     if (!config.test.empty()) test_ = open(config.test);
     if (train_->classes() < 2)
-      fail<InputError>("\"{}\": expected images of at least 2 identities, got 1", train_->path().string());
+      fail<InputError>("\"{}\": expected images of at least 2 people, got 1", train_->path().string());
     if (const std::int64_t without = train_->classes_without_images(); without > 0)
-      add_note(fmt::format("\"{}\": {} of {} identities have no image", train_->path().string(), without,
-                           train_->classes()));
+      add_note(
+          fmt::format("\"{}\": {} of {} people have no image", train_->path().string(), without, train_->classes()));
     if (!config.class_weights.empty()) weigh(config.class_weights);
   }
 
@@ -110,7 +110,7 @@ class RecordImages final : public EncodedImages {
 
 void describe(Describer& d, RecordImagesConfig& c) {
   d.field(required("train"), c.train, "file NAME.rec, read through the index NAME.idx beside it if there is one");
-  d.field("test", c.test, "another .rec, with the same labels for the same identities; empty: no test images");
+  d.field("test", c.test, "another .rec, with the same labels for the same people; empty: no test images");
   describe_image(d, c.image);
   describe_class_weights(d, c.class_weights);
   describe_on_broken(d, c.on_broken);

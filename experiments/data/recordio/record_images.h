@@ -20,7 +20,7 @@ struct RecordImagesConfig {
   std::vector<std::int64_t> image = {3, 112, 112};
   OnBroken on_broken = OnBroken::stop;
 
-  /// The number of identities, if it is known before the records are opened.
+  /// The number of people, if it is known before the records are opened.
   static std::optional<std::int64_t> known_classes() { return {}; }
   /// The keys that hold paths of files or folders; a path may be empty.
   std::vector<std::string*> paths() { return {&train, &test, &class_weights}; }

@@ -11,8 +11,8 @@ namespace heddle {
 void describe(Describer& d, SyntheticIdentitiesConfig& c) {
   d.field("identities", c.identities, between(2, 1e12), "number of synthetic people");
   describe_image(d, c.image);
-  d.field("train_per_identity", c.train_per_identity, between(1, 1e6), "training images of each identity");
-  d.field("test_per_identity", c.test_per_identity, between(1, 1e6), "test images of each identity");
+  d.field("train_per_identity", c.train_per_identity, between(1, 1e6), "training images of each person");
+  d.field("test_per_identity", c.test_per_identity, between(1, 1e6), "test images of each person");
 }
 
 std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const Preprocessing& preprocessing,
@@ -38,7 +38,7 @@ std::int64_t SyntheticIdentities::label(Split split, std::int64_t index) const {
 }
 
 std::string SyntheticIdentities::sample_name(Split split, std::int64_t index) const {
-  return fmt::format("identity {}, {} image {}", label(split, index), split == Split::train ? "training" : "test",
+  return fmt::format("person {}, {} image {}", label(split, index), split == Split::train ? "training" : "test",
                      index % per_identity(split));
 }
 

@@ -1,6 +1,6 @@
-// Synthetic faces for experiments without files. An identity is some fifty numbers (shape of head, eyes, brows, nose,
+// Synthetic faces for experiments without files. A person is some fifty numbers (shape of head, eyes, brows, nose,
 // mouth, hair, colours); a photograph adds pose, light, expression, background and noise. Nothing is stored: every
-// image is a function of (seed, identity, number) and is painted in well under a millisecond.
+// image is a function of (seed, person, number) and is painted in well under a millisecond.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct SyntheticIdentitiesConfig {
   std::int64_t train_per_identity = 20;
   std::int64_t test_per_identity = 5;
 
-  /// The number of identities, if it is known before the images are opened.
+  /// The number of people, if it is known before the images are opened.
   std::optional<std::int64_t> known_classes() const { return identities; }
 };
 void describe(Describer& d, SyntheticIdentitiesConfig& config);
-/// `seed` determines the identities and their images.
+/// `seed` determines the people and their images.
 std::unique_ptr<const Dataset> open_data(const SyntheticIdentitiesConfig& config, const Preprocessing& preprocessing,
                                          RandomKey seed);
 
@@ -35,7 +35,7 @@ class SyntheticIdentities final : public Dataset {
   std::int64_t classes() const override { return identities_; }
   std::int64_t size(Split split) const override { return identities_ * per_identity(split); }
   std::int64_t label(Split split, std::int64_t index) const override;
-  /// "identity 3, training image 5"; both numbers count from 0.
+  /// "person 3, training image 5"; both numbers count from 0.
   std::string sample_name(Split split, std::int64_t index) const override;
   void read(Split split, std::int64_t index, std::span<float> pixels) const override;
 

@@ -53,16 +53,15 @@ IntegerField searched_field(const PlanCommand& command, const StudyVariant& memb
   }
 }
 
-/// The variant with this value of the field. A data set whose number of identities is part of its configuration loses
+/// The variant with this value of the field. A data set whose number of people is part of its configuration loses
 /// those for which the head would have no class; none of their images is used.
 StudyVariant variant_with(const PlanCommand& command, const StudyVariant& member, std::int64_t budget,
                           std::int64_t value) {
   std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget)};
   for (std::size_t set = 0; set < member.root.heads(); ++set)
-    if (const std::optional<std::int64_t> identities = known_classes(member.root.data_of(set));
-        identities && command.maximise == key_of(member.root, "head", set) + ".classes")
-      sets.emplace_back(
-          fmt::format("{}.identities={}", key_of(member.root, "data", set), std::min(value, *identities)));
+    if (const std::optional<std::int64_t> people = known_classes(member.root.data_of(set));
+        people && command.maximise == key_of(member.root, "head", set) + ".classes")
+      sets.emplace_back(fmt::format("{}.identities={}", key_of(member.root, "data", set), std::min(value, *people)));
   StudyVariant varied = with_settings<Experiment>(member, sets);
   prepare_plan(varied);
   return varied;
@@ -73,7 +72,7 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
   const std::int64_t budget = budget_of(command, member);
   RunSettings bytes_only = settings;
   bytes_only.asks_bytes_only = true;
-  // A data set that must be opened to count its identities may take longer than all plans together.
+  // A data set that must be opened to count its people may take longer than all plans together.
   bool are_known = true;
   for (std::size_t set = 0; set < member.root.heads(); ++set)
     are_known = are_known && known_classes(member.root.data_of(set));

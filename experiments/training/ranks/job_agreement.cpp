@@ -51,7 +51,7 @@ void check_same_data(const Dataset& dataset, Job* job) {
   const std::vector<double> first = shared(job, mine);
   job->together([&] {
     const auto in_words = [](const std::vector<double>& data) {
-      return fmt::format("{} identities, {} training images with labels {:08x}{}, {} test images with labels {:08x}",
+      return fmt::format("{} people, {} training images with labels {:08x}{}, {} test images with labels {:08x}",
                          data[0], data[1], static_cast<std::uint32_t>(data[2]),
                          data[5] == 0 ? "" : fmt::format(" and weights {:08x}", static_cast<std::uint32_t>(data[5])),
                          data[3], static_cast<std::uint32_t>(data[4]));

@@ -16,7 +16,7 @@ void together(Job* job, const std::function<void()>& body);
 /// Returns rank 0's numbers on all processes.
 std::vector<double> shared(Job* job, const std::vector<double>& numbers);
 
-/// InputError unless this process has as many images of as many identities as rank 0, with the same labels.
+/// InputError unless this process has as many images of as many people as rank 0, with the same labels.
 void check_same_data(const Dataset& dataset, Job* job);
 
 }  // namespace heddle
