@@ -37,20 +37,20 @@ LIBRARIES = {
 }
 
 
-def allowed(room):
-    rooms = {room}
-    for below in ARROWS[room]:
-        rooms |= allowed(below)
-    return rooms
+def allowed(part):
+    parts = {part}
+    for below in ARROWS[part]:
+        parts |= allowed(below)
+    return parts
 
 
-def room_of(path):
-    return next((room for room in ARROWS if path.startswith(room + '/')), None)
+def part_of(path):
+    return next((part for part in ARROWS if path.startswith(part + '/')), None)
 
 
 def includes():
     """(file, line number, what it includes) for every include."""
-    for path in sorted(p for room in ARROWS for p in pathlib.Path(room).rglob('*')):
+    for path in sorted(p for part in ARROWS for p in pathlib.Path(part).rglob('*')):
         if path.suffix in ('.h', '.cuh', '.cpp', '.cu'):
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 match = re.match(r'\s*#\s*include ["<]([^">]+)[">]', line)
@@ -60,12 +60,12 @@ def includes():
 
 def against_the_arrows():
     for path, number, included in includes():
-        room, other = room_of(path), room_of(included)
-        if other and other not in allowed(room):
-            yield f'{path}:{number}: {room} includes {included}'
-        for library, rooms in LIBRARIES.items():
-            if included.startswith(library) and room not in rooms:
-                yield f'{path}:{number}: {room} includes {included}'
+        part, other = part_of(path), part_of(included)
+        if other and other not in allowed(part):
+            yield f'{path}:{number}: {part} includes {included}'
+        for library, parts in LIBRARIES.items():
+            if included.startswith(library) and part not in parts:
+                yield f'{path}:{number}: {part} includes {included}'
 
 
 def cycles():
