@@ -17,7 +17,7 @@ extern "C" const char* __tsan_default_options() {
   return "allocator_may_return_null=1";
 }
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -40,11 +40,11 @@ int run_tests(int argc, char** argv) {
 
 }  // namespace
 
-}  // namespace heddle
+}  // namespace heddle::test
 
 int main(int argc, char** argv) {
   try {
-    return heddle::run_tests(argc, argv);
+    return heddle::test::run_tests(argc, argv);
   } catch (const heddle::Error& error) {  // errors of the job that it was to join
     std::cerr << "heddle_tests: " << error.what() << "\n";
     return 2;

@@ -28,6 +28,8 @@ rule "a private header of a backend is included elsewhere" "$(  # tests may
     files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" experiments | grep -v "^framework/backends/$backend/" |
       search "#include \"framework/backends/$backend/"
   done)"
+rule "a test is not in the namespace heddle::test" "$(
+  files '_test\.cpp$' tests | xargs -d '\n' -r grep -LE '^namespace heddle::test\b' --)"
 rule "an include does not start at the root" "$(files '\.(h|cpp|cu|cuh)$' "${all[@]}" | search '#include "\.')"
 rule "a file is longer than 400 lines" "$(
   files '\.(h|cpp|cu|cuh|sh|py|html)$|^heddle$|^\.ci/run$' heddle .ci "${all[@]}" | xargs -d '\n' wc -l |

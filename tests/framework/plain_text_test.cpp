@@ -7,7 +7,7 @@
 
 #include "framework/tensors/dtype.h"
 
-namespace heddle {
+namespace heddle::test::plain_text_test {
 
 namespace {
 
@@ -83,4 +83,4 @@ TEST_CASE("a choice among some values of an enum writes the one that is held, an
 
 }  // namespace
 
-}  // namespace heddle
+}  // namespace heddle::test::plain_text_test

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-namespace heddle {
+namespace heddle::test {
 
 TEST_CASE("a * of a pattern stands for any text, also for none") {
   CHECK(matches("layer1.conv", "layer1.conv"));
@@ -24,4 +24,4 @@ TEST_CASE("a pattern of many * is answered in an instant") {
   CHECK_FALSE(matches(pattern, std::string(2000, 'a') + "b"));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -8,7 +8,7 @@
 #include "models/layer_list.h"
 #include "tests/support/devices.h"
 
-namespace heddle {
+namespace heddle::test {
 
 TEST_CASE("building a layer takes the random streams that its description says, whatever it is") {
   std::vector<LayerConfig> layers;
@@ -57,4 +57,4 @@ TEST_CASE("building a layer takes the random streams that its description says, 
   CHECK(construction.next_stream == model.streams());
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

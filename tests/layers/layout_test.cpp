@@ -7,7 +7,7 @@
 #include "layers/modules/pooling.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -83,4 +83,4 @@ TEST_CASE("layers give the exact reason why they cannot be placed") {
   CHECK(refusal(norm, Parallel::parameter, two, image) == "its parameters are too small to be gathered");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -10,7 +10,7 @@
 #include "layers/modules/normalization.h"
 #include "layers/planner/planner.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -101,3 +101,5 @@ TEST_CASE("with automatic placements the heavier of features and weights stays w
   const Parallel wide = kind_of(64, 4096);
   CHECK((wide == Parallel::column || wide == Parallel::row));
 }
+
+}  // namespace heddle::test

@@ -16,7 +16,7 @@
 #include "models/models.h"
 #include "tests/support/devices.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -337,3 +337,5 @@ TEST_CASE("a deep network is placed within its budget, too") {
   CHECK(bounded.communication + bounded.computing >= free.communication + free.computing);
   CHECK(bounded.communication < 1.1 * free.communication);
 }
+
+}  // namespace heddle::test

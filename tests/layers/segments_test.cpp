@@ -12,7 +12,7 @@
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -104,4 +104,4 @@ TEST_CASE("an experiment recomputes by segments or by layers with the bits of a 
   CHECK(error_of(pipeline) == "expected none, because pipeline.recompute = sqrt recomputes all layers");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

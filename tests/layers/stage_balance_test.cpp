@@ -18,7 +18,7 @@
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
-namespace heddle::stage_balance_test {
+namespace heddle::test::stage_balance_test {
 
 namespace {
 
@@ -239,4 +239,4 @@ TEST_CASE("times that were measured, and a head on the last stage, move the cut"
   CHECK(cut_of(model, experiment, plan, schedule).begins.back() == model.last_value() - 1);
 }
 
-}  // namespace heddle::stage_balance_test
+}  // namespace heddle::test::stage_balance_test

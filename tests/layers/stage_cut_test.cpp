@@ -16,7 +16,7 @@
 #include "tests/support/random_model.h"
 #include "tests/support/ranks.h"
 
-namespace heddle::stage_cut_test {
+namespace heddle::test::stage_cut_test {
 
 namespace {
 
@@ -353,4 +353,4 @@ TEST_CASE("stages on the ranks of a mesh with pp pass on their parts and give th
   });
 }
 
-}  // namespace heddle::stage_cut_test
+}  // namespace heddle::test::stage_cut_test

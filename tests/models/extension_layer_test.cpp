@@ -9,7 +9,7 @@
 #include "models/layer_list.h"
 #include "tests/support/message.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace own {
 
@@ -54,4 +54,4 @@ TEST_CASE("an extension's layer type needs a new name") {
         "there is a layer type \"linear\" already");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

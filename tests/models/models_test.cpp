@@ -8,7 +8,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/layouts.h"
 
-namespace heddle {
+namespace heddle::test::models_test {
 
 namespace {
 
@@ -92,4 +92,4 @@ TEST_CASE("MobileFaceNet has InsightFace's parameters; at scale 1 it is the pape
                        InputError);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::models_test

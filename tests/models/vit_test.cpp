@@ -19,7 +19,7 @@
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -188,4 +188,4 @@ TEST_CASE("column and row of a block's linear layers are Megatron's plan: one al
         "blocks.1.mlp.fc1 takes tp: R -> R/P\nblocks.1.mlp.sum takes tp: P -> R\n");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -17,7 +17,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -102,13 +102,13 @@ TEST_CASE(
 
 TEST_CASE("a program gets its arguments unchanged and runs in the folder; its output and exit code are returned") {
   const Scratch scratch;
-  const auto finished =
-      run_program("sh", {"-c", "echo \"$1\"; pwd; echo oops >&2; exit 3", "sh", "a b; $(x) '\""}, scratch / ".");
+  const auto finished = heddle::run_program(
+      "sh", {"-c", "echo \"$1\"; pwd; echo oops >&2; exit 3", "sh", "a b; $(x) '\""}, scratch / ".");
   REQUIRE(finished);
   CHECK(finished->exit_code == 3);
   CHECK(finished->output == "a b; $(x) '\"\n" + fs::canonical(scratch / ".").string() + "\noops\n");
-  CHECK(run_program("sh", {"-c", "kill -9 $$"}, scratch / ".")->exit_code == 128 + 9);
-  CHECK_FALSE(run_program("no-such-program-here", {}, scratch / "."));
+  CHECK(heddle::run_program("sh", {"-c", "kill -9 $$"}, scratch / ".")->exit_code == 128 + 9);
+  CHECK_FALSE(heddle::run_program("no-such-program-here", {}, scratch / "."));
 }
 
 TEST_CASE("without Jupyter the notebook is written, and the error names the packages") {
@@ -211,4 +211,4 @@ TEST_CASE("a folder without a run's summary is an error that names the file") {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

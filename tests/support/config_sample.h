@@ -9,15 +9,18 @@
 #include "experiments/config/document.h"
 #include "framework/description/describe.h"
 
-namespace heddle {
-
+namespace heddle::test {
 enum class SampleDevice { cpu, cuda, plan };
+}  // namespace heddle::test
+
 template <>
-inline constexpr auto enum_names<SampleDevice> = enum_table<SampleDevice>({
-    {SampleDevice::cpu, "cpu"},
-    {SampleDevice::cuda, "cuda"},
-    {SampleDevice::plan, "plan"},
+inline constexpr auto heddle::enum_names<heddle::test::SampleDevice> = heddle::enum_table<heddle::test::SampleDevice>({
+    {heddle::test::SampleDevice::cpu, "cpu"},
+    {heddle::test::SampleDevice::cuda, "cuda"},
+    {heddle::test::SampleDevice::plan, "plan"},
 });
+
+namespace heddle::test {
 
 inline constexpr std::array<std::int64_t, 2> sample_channels{1, 3};
 
@@ -39,7 +42,7 @@ inline void describe(Describer& d, SampleData& c) {
          inner.field("identities", c.identities, at_least(2), "how many people are drawn");
          image(inner);
        }},
-      {"image_folder", "one folder per identity",
+      {"image_folder", "one folder per person",
        [&](Describer& inner) {
          inner.field(required("path"), c.path, "the folder");
          image(inner);
@@ -135,4 +138,4 @@ inline Sample read_sample(const std::string& text) {
   return sample;
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

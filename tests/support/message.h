@@ -5,7 +5,7 @@
 
 #include "framework/error.h"
 
-namespace heddle {
+namespace heddle::test {
 
 /// The message of the error of this class that `action` throws; an error of another class passes.
 template <class ErrorType = Error>
@@ -18,4 +18,4 @@ std::string message_of(const auto& action) {
   return "no error";
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

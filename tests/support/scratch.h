@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-namespace heddle {
+namespace heddle::test {
 
 /// A folder that is empty at first and removed at the end.
 class Scratch {
@@ -31,4 +31,4 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-}  // namespace heddle
+}  // namespace heddle::test

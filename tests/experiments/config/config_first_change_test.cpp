@@ -5,7 +5,7 @@
 
 #include "experiments/config/first_change.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -32,4 +32,4 @@ TEST_CASE("keys that may differ, and texts that cannot be read, do not count as 
   for (const char* broken : {"", "{", "[1]", "7"}) CHECK(words(broken, R"({"a": 1})").empty());
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 #include "tests/support/config_sample.h"
 #include "tests/support/files/mutations.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using namespace std::string_literals;
 
@@ -49,4 +49,4 @@ TEST_CASE("config: mutated experiments, studies and settings are read or refused
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -16,7 +16,7 @@
 #include "framework/error.h"
 #include "tests/support/message.h"
 
-namespace heddle::config_object_or_list_test {
+namespace heddle::test::config_object_or_list_test {
 
 namespace {
 
@@ -174,4 +174,4 @@ TEST_CASE("config object or list: schema, patches in it and help show both forms
   CHECK(help_text(body, "lamp").find("its power") != std::string::npos);
 }
 
-}  // namespace heddle::config_object_or_list_test
+}  // namespace heddle::test::config_object_or_list_test

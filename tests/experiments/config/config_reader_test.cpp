@@ -10,7 +10,7 @@
 #include "tests/support/config_sample.h"
 #include "tests/support/message.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 /// The message of the error that reading gives, or "no error".
@@ -250,4 +250,4 @@ TEST_CASE("config reader: a file that cannot be read names the file") {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -12,7 +12,7 @@
 #include "tests/support/config_sample.h"
 #include "tests/support/message.h"
 
-namespace heddle {
+namespace heddle::test::config_study_test {
 namespace {
 
 struct Loaded {
@@ -247,4 +247,4 @@ TEST_CASE("config study: many variants of a large base are refused before memory
   CHECK(error_of(text + "]}") == "x.json: /variants: expected at most 5000000 values in all variants together");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::config_study_test

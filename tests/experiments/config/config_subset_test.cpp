@@ -12,7 +12,7 @@
 #include "framework/error.h"
 #include "tests/support/message.h"
 
-namespace heddle::config_subset_test {
+namespace heddle::test::config_subset_test {
 
 namespace {
 
@@ -76,4 +76,4 @@ TEST_CASE("config subset: schema and help show both forms") {
   CHECK(help.find("[\"red\", \"blue\"]") != std::string::npos);
 }
 
-}  // namespace heddle::config_subset_test
+}  // namespace heddle::test::config_subset_test

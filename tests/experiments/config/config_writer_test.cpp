@@ -17,7 +17,7 @@
 #include "tests/support/config_sample.h"
 #include "tests/support/message.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 std::string help_of(const std::string& path) {
@@ -202,7 +202,7 @@ TEST_CASE("config help: an object shows its fields as a table") {
   name  value                     default   meaning
   type  synthetic | image_folder  required  where the images come from
 
-type "image_folder": one folder per identity
+type "image_folder": one folder per person
   name   value                    default        meaning
   path   string                   required       the folder
   image  list of 3 integers >= 1  [3, 112, 112]  channels, height and width
@@ -235,4 +235,4 @@ TEST_CASE("config help: the error about a wrong path names the nearest one") {
   CHECK(help_error("seed.x") == "help seed.x: no such option");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

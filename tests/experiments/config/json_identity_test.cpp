@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace heddle {
+namespace heddle::test {
 
 TEST_CASE("the text of a checkpoint is read again with the defaults of keys that it lacks") {
   const ExperimentIdentity identity = json_identity();
@@ -21,4 +21,4 @@ TEST_CASE("the text of a checkpoint is read again with the defaults of keys that
   CHECK_FALSE(identity.read("no JSON"));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -12,7 +12,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::layer_list_test {
+namespace heddle::test::layer_list_test {
 
 namespace {
 
@@ -184,4 +184,4 @@ TEST_CASE("the embedding of a model written out is the output of its last layer"
   });
 }
 
-}  // namespace heddle::layer_list_test
+}  // namespace heddle::test::layer_list_test

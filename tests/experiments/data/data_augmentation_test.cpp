@@ -8,7 +8,7 @@
 #include "experiments/data/data_config.h"
 #include "framework/error.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -264,3 +264,5 @@ TEST_CASE("wrong bounds are refused with their key") {
   CHECK_THROWS_WITH_AS(check(config), "data.augmentation.jpeg_quality: expected the smaller number first, got [50, 40]",
                        InputError);
 }
+
+}  // namespace heddle::test

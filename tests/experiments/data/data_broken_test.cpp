@@ -8,7 +8,7 @@
 #include "framework/error.h"
 #include "tests/support/images/image_files.h"
 
-using namespace heddle;
+namespace heddle::test::data_broken_test {
 
 namespace {
 
@@ -149,3 +149,5 @@ TEST_CASE("a substitute for a broken image is decoded once in each read") {
   CHECK(first_pixel(data, Split::train, 0) == level(1));
   CHECK(data.fetched() == std::vector{2, 2, 0});
 }
+
+}  // namespace heddle::test::data_broken_test

@@ -13,7 +13,7 @@
 #include "framework/scalars/random.h"
 #include "tests/support/images/encoded_image.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -275,3 +275,5 @@ TEST_CASE("damaged EXIF, CMYK and chunks with correct checksums cause nothing wo
   }
   CHECK(refused > 500);
 }
+
+}  // namespace heddle::test

@@ -9,7 +9,7 @@
 #include "framework/error.h"
 #include "tests/support/images/image_files.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -76,7 +76,7 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   refuses_folder(path + "/none", "image folder \"" + path + "/none\": no such folder");
   folder.write("file", "");
   refuses_folder(path + "/file", "image folder \"" + path + "/file\": it is a file, not a folder");
-  refuses_folder(path, "image folder \"" + path + "\": expected one folder for each identity, found none");
+  refuses_folder(path, "image folder \"" + path + "\": expected one folder for each person, found none");
   folder.picture("b/1.pgm", 'b');
   folder.picture("b/2.pgm", 'b');
   refuses_folder(path, "image folder \"" + path + "\": 1 person with training images; at least 2 are needed");
@@ -127,10 +127,12 @@ TEST_CASE("a type outside the table of data sets is an error") {
   CHECK_THROWS_AS((void)make_dataset(config, {1}), std::out_of_range);
 }
 
-TEST_CASE("the number of identities of synthetic data is known before they are opened") {
+TEST_CASE("the number of people of synthetic data is known before they are opened") {
   DataConfig config;
   config.synthetic_identities.identities = 17;
   CHECK(known_classes(config) == 17);
   config.type = DataType::image_folder;
   CHECK_FALSE(known_classes(config));
 }
+
+}  // namespace heddle::test

@@ -10,7 +10,7 @@
 #include "framework/scalars/random.h"
 #include "tests/support/images/encoded_image.h"
 
-using namespace heddle;
+namespace heddle::test::data_image_test {
 
 namespace {
 
@@ -151,3 +151,5 @@ TEST_CASE("a missing file and a folder are refused") {
   CHECK_THROWS_WITH_AS(load_image("no/such.png"), "image \"no/such.png\": no such file", InputError);
   CHECK_THROWS_WITH_AS(load_image("/"), "image \"/\": not a regular file", InputError);
 }
+
+}  // namespace heddle::test::data_image_test

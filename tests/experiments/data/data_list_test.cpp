@@ -9,7 +9,7 @@
 #include "framework/scalars/random.h"
 #include "tests/support/images/image_files.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -174,3 +174,5 @@ TEST_CASE("a damaged list of images causes nothing worse than an InputError") {
   }
   CHECK(refused > 300);
 }
+
+}  // namespace heddle::test

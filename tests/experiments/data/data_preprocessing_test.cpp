@@ -6,7 +6,7 @@
 #include "experiments/data/data_config.h"
 #include "framework/error.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -95,3 +95,5 @@ TEST_CASE("training and evaluation batches are preprocessed alike, after the aug
                        "data.preprocessing.crop: expected 0, got 4: synthetic faces have the size of data.image",
                        InputError);
 }
+
+}  // namespace heddle::test

@@ -8,7 +8,7 @@
 #include "experiments/data/sampler.h"
 #include "framework/scalars/permutation.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 TEST_CASE("a permutation has every element once, at any size, and a walk gives the same order") {
   for (const std::int64_t size : {1, 2, 3, 4, 5, 16, 17, 200, 1025}) {
@@ -74,3 +74,5 @@ TEST_CASE("a step's batch depends only on the seed and the step, and may be larg
   CHECK_THROWS_WITH(batch_indices(0, 4, 2, {1}),
                     "batch 2 of 4 samples from a set of 0: the set and the batch need a sample");
 }
+
+}  // namespace heddle::test

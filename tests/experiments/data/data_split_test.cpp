@@ -10,7 +10,7 @@
 #include "framework/scalars/random.h"
 #include "tests/support/images/image_files.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -158,7 +158,7 @@ TEST_CASE("lists of people have LFW's formats or plain names, and must be consis
                  "line 2: is longer than 65536 bytes, so this is not a list");
 }
 
-TEST_CASE("a pattern finds the shortest identity, and a hostile one takes bounded time") {
+TEST_CASE("a pattern finds the shortest name of a person, and a hostile one takes bounded time") {
   const auto identity = [](const char* pattern, const std::string& name) {
     return std::string(NamePattern(pattern).identity(name).value_or("nothing"));
   };
@@ -180,7 +180,7 @@ TEST_CASE("a pattern finds the shortest identity, and a hostile one takes bounde
                        InputError);
 }
 
-TEST_CASE("a flat folder has the identities in the names of its files") {
+TEST_CASE("a flat folder has the people in the names of its files") {
   const WrittenImages files;
   for (const char* name : {"0010_c1.pgm", "0002_c1.pgm", "0002_c2.pgm", "0010_c3.pgm", "thumb.pgm"})
     files.picture(name, 'm');
@@ -194,10 +194,9 @@ TEST_CASE("a flat folder has the identities in the names of its files") {
   CHECK(data->notes(0) ==
         Names{"image folder \"" + files.path() + "\": 1 name does not fit \"{identity}_*\" and is left out"});
   config.image_folder.train_per_identity = 2;
-  refuses_data(config,
-               "image folder \"" + files.path() +
-                   "\", identity \"0002\": 2 images, but 2 for training (train_per_identity) and at least 1 for "
-                   "testing are needed");
+  refuses_data(config, "image folder \"" + files.path() +
+                           "\", person \"0002\": 2 images, but 2 for training (train_per_identity) and at least 1 for "
+                           "testing are needed");
   config.image_folder.pattern = "x{identity}";
   refuses_data(config,
                "image folder \"" + files.path() + "\": expected images whose names fit \"x{identity}\", found none");
@@ -245,3 +244,5 @@ TEST_CASE("a damaged list of people causes nothing worse than an InputError") {
   }
   CHECK(refused > 300);
 }
+
+}  // namespace heddle::test

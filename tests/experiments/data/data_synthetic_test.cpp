@@ -8,7 +8,7 @@
 #include "experiments/data/data_config.h"
 #include "experiments/training/evaluation/protocol/identification.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -35,7 +35,7 @@ std::vector<float> read_all(const Dataset& data, Split split) {
 
 }  // namespace
 
-TEST_CASE("synthetic faces depend only on the seed, the identity and the number") {
+TEST_CASE("synthetic faces depend only on the seed, the person and the number") {
   const auto data = faces({3, 32, 24}, 6);
   const std::vector<float> pixels = read_all(*data, Split::train);
   CHECK(pixels == read_all(*data, Split::train));
@@ -61,7 +61,7 @@ TEST_CASE("labels, sizes and names of synthetic faces agree") {
   CHECK(data->size(Split::test) == 8);
   CHECK(data->label(Split::train, 11) == 3);
   CHECK(data->label(Split::test, 5) == 2);
-  CHECK(data->sample_name(Split::test, 5) == "identity 2, test image 1");
+  CHECK(data->sample_name(Split::test, 5) == "person 2, test image 1");
   CHECK(labels_of(*data, Split::train, std::vector<std::int64_t>{0, 4, 11}) == std::vector<std::int64_t>{0, 1, 3});
   CHECK_THROWS_WITH(data->label(Split::test, 8), "synthetic identities: sample 8 is out of range, there are 8");
   std::vector<float> small(10);
@@ -86,7 +86,7 @@ TEST_CASE("pixels are the levels of an 8-bit image, and gray is the luma of colo
   CHECK(read_all(*faces({1, 40, 40}, 2), Split::train).size() * 3 == rgb.size());
 }
 
-TEST_CASE("identities differ in shape and cannot be recognised by their mean colour") {
+TEST_CASE("people differ in shape and cannot be recognised by their mean colour") {
   const auto data = faces({3, 32, 32}, 50, 8, 4);
   const std::vector<std::int64_t> train_labels = labels_of(*data, Split::train, every_index(*data, Split::train));
   const std::vector<std::int64_t> test_labels = labels_of(*data, Split::test, every_index(*data, Split::test));
@@ -104,3 +104,5 @@ TEST_CASE("identities differ in shape and cannot be recognised by their mean col
   CHECK(by_pixels > 0.04);
   CHECK(by_pixels < 0.9);
 }
+
+}  // namespace heddle::test

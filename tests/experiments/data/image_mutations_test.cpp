@@ -14,7 +14,7 @@
 #include "tests/support/files/source_folder.h"
 #include "tests/support/images/encoded_image.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using namespace std::string_literals;
 
@@ -119,4 +119,4 @@ TEST_CASE("images: mutated PGM and PPM files are decoded or refused with their n
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

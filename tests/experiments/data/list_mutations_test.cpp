@@ -9,7 +9,7 @@
 #include "tests/support/files/mutations.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using namespace std::string_literals;
 
@@ -74,4 +74,4 @@ TEST_CASE("people lists: mutated files are read or refused with their name") {
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -11,7 +11,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 /// A file of version 1.0 with this description and as many f32 zeros.
@@ -103,4 +103,4 @@ TEST_CASE("no mutation of a header makes the reader fail in another way") {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

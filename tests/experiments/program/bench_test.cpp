@@ -15,7 +15,7 @@
 #include "tests/support/images/image_files.h"
 #include "tests/support/program/called.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 using test::call;
@@ -150,4 +150,4 @@ TEST_CASE("bench: the shortest of several calls counts") {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

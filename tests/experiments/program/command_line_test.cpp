@@ -20,7 +20,7 @@
 #include "tests/support/program/program.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -265,7 +265,7 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
   CHECK(error("train.batch=\"many\"").find("--set train.batch: expected an integer") != std::string::npos);
   CHECK(error("model.type=resnet19").find("did you mean \"resnet18\"?") != std::string::npos);
   CHECK(error("head.classes=5") ==
-        fmt::format("heddle: {}: expected at least the data's 6 identities, got 5\n", "--set head.classes"));
+        fmt::format("heddle: {}: expected at least the data's 6 people, got 5\n", "--set head.classes"));
   CHECK(error("data.image=[2,8,8]") ==
         "heddle: --set data.image: /data/image/0: expected 1 (gray) or 3 (colour) channels, got 2\n");
   CHECK(error("data.train_per_identity=9223372036854775807").find("--set data.train_per_identity: expected") !=
@@ -360,4 +360,4 @@ TEST_CASE("schema, help, list and version answer on stdout") {
   CHECK(call({"--help"}).code == 0);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -315,7 +315,7 @@ TEST_CASE("data refuses what is not there, not known or not to be replaced") {
     CHECK(folder.error(what, {"none"}) == "heddle: none: no such file or folder\n");
     CHECK(folder.error(what, {"empty.rec"}) == "heddle: empty.rec: the file is empty\n");
     CHECK(folder.error(what, {"nobody"}) ==
-          "heddle: image folder \"nobody\": expected one folder for each identity, found none\n");
+          "heddle: image folder \"nobody\": expected one folder for each person, found none\n");
   }
   CHECK(folder.error("pack", {"noise", "a.rec"}) ==
         "heddle: noise: unknown format: expected a folder of people, a list of images, a .rec, a .bin or an "

@@ -9,7 +9,7 @@
 #include "experiments/program/command_line.h"
 #include "tests/support/program/explained.h"
 
-namespace heddle::explain_test {
+namespace heddle::test::explain_test {
 
 namespace {
 
@@ -303,4 +303,4 @@ TEST_CASE("explain reports what does not fit, and where") {
   CHECK(call({"explain", "--placements", "best"}, two_layers()).code == 2);
 }
 
-}  // namespace heddle::explain_test
+}  // namespace heddle::test::explain_test

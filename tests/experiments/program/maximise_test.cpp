@@ -13,7 +13,7 @@
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test::maximise_test {
 
 namespace {
 
@@ -211,7 +211,7 @@ TEST_CASE("an integer field is found by its path, with its range; the nearest na
   CHECK(error("evaluate") == "no field \"evaluate\"");
 }
 
-TEST_CASE("plan --maximise finds the last number of classes that fits, though the data has more identities") {
+TEST_CASE("plan --maximise finds the last number of classes that fits, though the data has more people") {
   Files files;
   const std::string file = files.write(small());
   for (const std::int64_t budget : {8'000, 20'000, 12'345'678}) {
@@ -325,4 +325,4 @@ TEST_CASE("bytes are read as people write them") {
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::maximise_test

@@ -6,7 +6,7 @@
 #include "framework/files/atomic_file.h"
 #include "tests/support/program/explained.h"
 
-namespace heddle::placements_auto_test {
+namespace heddle::test::placements_auto_test {
 
 namespace {
 
@@ -100,4 +100,4 @@ TEST_CASE("run --placements auto reports what does not fit") {
   CHECK(call({"run", "--placements", "best"}, two_layers()).code == 2);
 }
 
-}  // namespace heddle::placements_auto_test
+}  // namespace heddle::test::placements_auto_test

@@ -17,7 +17,7 @@
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::playground_test {
+namespace heddle::test::playground_test {
 
 namespace {
 
@@ -87,7 +87,7 @@ console.log(JSON.stringify(read("settings.json").map((setting) => {
             [`${stage}${kind}${microBatch}`, begin, end]))};
 })));
 )");
-  const auto finished = run_program("node", {"test.js"}, scratch / ".");
+  const auto finished = heddle::run_program("node", {"test.js"}, scratch / ".");
   REQUIRE(finished);
   REQUIRE_MESSAGE(finished->exit_code == 0, finished->output);
   return Json::parse(finished->output);
@@ -166,7 +166,7 @@ TEST_CASE("schedules that need more chunks than the page has are left out") {
 }
 
 TEST_CASE("the page's simulation gives the actions, times, bubbles and peaks of the program's for all schedules") {
-  if (!run_program("node", {"--version"}, ".")) {
+  if (!heddle::run_program("node", {"--version"}, ".")) {
     MESSAGE("not run: there is no node, which runs the page's script");
     return;
   }
@@ -228,4 +228,4 @@ TEST_CASE("a wrong call of the page is refused, and writes nothing") {
   CHECK(called.err.find(nowhere) != std::string::npos);
 }
 
-}  // namespace heddle::playground_test
+}  // namespace heddle::test::playground_test

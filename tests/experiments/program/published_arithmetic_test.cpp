@@ -7,7 +7,7 @@
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -87,4 +87,4 @@ TEST_CASE("plan gives MegEngine's head of a million classes: weight, gradient an
   CHECK(gibibytes(three / 8) == "1.43");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

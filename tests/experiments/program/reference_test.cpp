@@ -12,7 +12,7 @@
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using test::call;
 using test::Called;
@@ -79,4 +79,4 @@ TEST_CASE("an extension's schedule needs a new name") {
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -14,7 +14,7 @@
 #include "tests/support/program/shipped.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -267,4 +267,4 @@ TEST_CASE("every shipped experiment has claims, and every claims file an experim
   CHECK(claimed == experiments);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

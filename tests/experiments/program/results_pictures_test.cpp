@@ -8,7 +8,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::results_pictures_test {
+namespace heddle::test::results_pictures_test {
 
 namespace fs = std::filesystem;
 
@@ -68,4 +68,4 @@ TEST_CASE("a damaged schedule of a results folder is named, and a damaged summar
   CHECK_FALSE(fs::exists(scratch / "figures"));
 }
 
-}  // namespace heddle::results_pictures_test
+}  // namespace heddle::test::results_pictures_test

@@ -11,7 +11,7 @@
 #include "tests/support/files/file_size_limit.h"
 #include "tests/support/program/called.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 using Json = nlohmann::json;
@@ -224,4 +224,4 @@ TEST_CASE("damage to the first file of a checkpoint is not blamed on the second"
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 
 #include "tests/support/files/experiment_files.h"
 
-namespace heddle::several_sets_run_test {
+namespace heddle::test::several_sets_run_test {
 
 namespace {
 
@@ -79,7 +79,7 @@ TEST_CASE("several data sets: each error names the key and says what is expected
   CHECK(refusal([](Json& s) { s["head"][1]["loss_every"] = 2; }) ==
         "/head/1/loss_every: expected 1, that of head.0, got 2\n");
   CHECK(refusal([](Json& s) { s["head"][1]["classes"] = 3; }) ==
-        "/head/1/classes: expected at least the data's 4 identities, got 3\n");
+        "/head/1/classes: expected at least the data's 4 people, got 3\n");
   CHECK(refusal([](Json& s) { s["head"][1]["loss_weight"] = 0; }) ==
         "/head/1/loss_weight: expected a number > 0, got 0\n");
   CHECK(refusal([](Json& s) { s["head"][1]["over"] = Json::array(); }).starts_with("/head/1: head.over: expected"));
@@ -210,4 +210,4 @@ TEST_CASE("several data sets: the test images are those of the first set, and a 
                          "a list or a .rec\n");
 }
 
-}  // namespace heddle::several_sets_run_test
+}  // namespace heddle::test::several_sets_run_test

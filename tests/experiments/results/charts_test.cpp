@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-namespace heddle::charts_test {
+namespace heddle::test::charts_test {
 
 namespace {
 
@@ -35,4 +35,4 @@ TEST_CASE("an axis has its ticks at round numbers") {
   for (const char* const tick : {">0<", ">1<", ">2<", ">3<", ">4<", ">5<", ">6<"}) CHECK(count_of(tick, chart) >= 1);
 }
 
-}  // namespace heddle::charts_test
+}  // namespace heddle::test::charts_test

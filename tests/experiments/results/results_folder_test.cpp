@@ -17,7 +17,7 @@
 #include "tests/support/results/sample_results.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -275,4 +275,4 @@ TEST_CASE("different variants have different folders, all of them harmless names
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

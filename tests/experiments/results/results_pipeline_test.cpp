@@ -7,7 +7,7 @@
 #include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/results/sample_results.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -105,4 +105,4 @@ TEST_CASE("schedule.csv of a pipeline is its schedule") {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 #include "framework/description/text.h"
 #include "tests/support/results/sample_results.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 std::size_t widest_line(const std::string& text) {
@@ -290,4 +290,4 @@ TEST_CASE("progress keeps to the terminal's width, and colours nothing but the l
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

@@ -19,7 +19,7 @@
 #include "tests/support/results/sample_results.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test::results_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -383,4 +383,4 @@ TEST_CASE("the event file is the one that TensorBoard's own writer makes") {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test::results_test

@@ -11,7 +11,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -268,4 +268,4 @@ TEST_CASE("a file cut short or with one byte changed is never read as a checkpoi
   CHECK(two.complaint().starts_with("DIR/rank-1.crc32c: cannot be read"));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

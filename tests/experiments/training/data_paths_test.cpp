@@ -2,7 +2,7 @@
 
 #include "experiments/training/experiment.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 TEST_CASE("relative paths of data and of evaluation sets begin at data_folder, once") {
@@ -27,4 +27,4 @@ TEST_CASE("relative paths of data and of evaluation sets begin at data_folder, o
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

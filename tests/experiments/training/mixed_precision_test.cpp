@@ -17,7 +17,7 @@
 #include "tests/support/results/losses.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test::mixed_precision_test {
 
 namespace {
 
@@ -324,4 +324,4 @@ TEST_CASE("rank 0 sends in a step the bytes of the formulas, also in 16 bits") {
       }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::mixed_precision_test

@@ -4,7 +4,7 @@
 #include "experiments/training/run.h"
 #include "tests/support/layouts.h"
 
-namespace heddle::sent_bytes_test {
+namespace heddle::test::sent_bytes_test {
 
 namespace {
 
@@ -175,4 +175,4 @@ TEST_CASE("rank 0 sends in a step the bytes of the formulas: layers placed in ev
     }
 }
 
-}  // namespace heddle::sent_bytes_test
+}  // namespace heddle::test::sent_bytes_test

@@ -10,7 +10,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -80,7 +80,7 @@ TEST_CASE("a run from C++ refuses fields that contradict each other, and names t
   CHECK(error_of([](Experiment& e) { e.tf32 = true; }) ==
         "tf32: expected false with device cpu: TF32 is the arithmetic of a GPU's tensor cores");
   CHECK(error_of([](Experiment& e) { e.head.classes = 9; }) ==
-        "head.classes: expected at least the data's 10 identities, got 9");
+        "head.classes: expected at least the data's 10 people, got 9");
 }
 
 TEST_CASE(
@@ -137,4 +137,4 @@ TEST_CASE("a checkpoint of an earlier version resumes, whose experiments had few
 
 }  // namespace
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -5,10 +5,23 @@
 
 #include <doctest/doctest.h>
 
-namespace heddle {
-namespace {
+namespace heddle::test::enum_table_test {
 
 enum class Fruit { apple, pear, quince8 };
+
+}  // namespace heddle::test::enum_table_test
+
+template <>
+inline constexpr auto heddle::enum_names<heddle::test::enum_table_test::Fruit> =
+    heddle::enum_table<heddle::test::enum_table_test::Fruit>({
+        {heddle::test::enum_table_test::Fruit::apple, "an apple"},
+        {heddle::test::enum_table_test::Fruit::pear, "a pear"},
+        {heddle::test::enum_table_test::Fruit::quince8, "a quince"},
+    });
+
+namespace heddle::test::enum_table_test {
+namespace {
+
 using Entry = EnumEntry<Fruit, std::string_view>;
 
 struct Price {
@@ -21,13 +34,6 @@ std::string_view mistake_of(std::span<const Entry> entries) {
 }
 
 }  // namespace
-
-template <>
-inline constexpr auto enum_names<Fruit> = enum_table<Fruit>({
-    {Fruit::apple, "an apple"},
-    {Fruit::pear, "a pear"},
-    {Fruit::quince8, "a quince"},
-});
 
 TEST_CASE("enum tables: the compiler counts an enum's values") {
   static_assert(enumerator_count<Fruit>() == 3);
@@ -60,4 +66,4 @@ TEST_CASE("enum tables: a forgotten, additional or misplaced row and a name give
   CHECK(table_mistake<Fruit, Price>(twice) == "two rows have the same name");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::enum_table_test

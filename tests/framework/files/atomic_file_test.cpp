@@ -12,7 +12,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 TEST_CASE("what an atomic file is given for an earlier place replaces only that, and commits with the rest") {
   const Scratch folder;
@@ -54,3 +54,5 @@ TEST_CASE("a write that fails names the target, and leaves nothing") {
   CHECK(error == (folder / "a").string() + ": cannot be written: File too large");
   CHECK(folder.files() == 0);
 }
+
+}  // namespace heddle::test

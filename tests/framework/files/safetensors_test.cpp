@@ -11,7 +11,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test::safetensors_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -229,4 +229,4 @@ TEST_CASE("safetensors: deep nesting ends early, and a name from a file cannot s
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test::safetensors_test

@@ -7,7 +7,7 @@
 #include "tests/support/files/source_folder.h"
 #include "tests/support/message.h"
 
-namespace heddle::zip_file_test {
+namespace heddle::test::zip_file_test {
 
 TEST_CASE("a deflated member that is larger than the limit is refused before it is unpacked") {
   const ZipFile file(test::source_folder() / "tests/experiments/import/files/oversized.pt");
@@ -20,4 +20,4 @@ TEST_CASE("a deflated member that is larger than the limit is refused before it 
         fmt::format("{}: member \"oversized/data/0\" has 4096 bytes: expected at most 4095", file.path().string()));
 }
 
-}  // namespace heddle::zip_file_test
+}  // namespace heddle::test::zip_file_test

@@ -16,7 +16,7 @@
 #include "tests/framework/ops/exact_values.h"
 #include "tests/support/devices.h"
 
-namespace heddle::convolution_test {
+namespace heddle::test::convolution_test {
 namespace {
 
 using namespace test::exact_values;
@@ -304,4 +304,4 @@ TEST_CASE("pooling: errors") {
 }
 
 }  // namespace
-}  // namespace heddle::convolution_test
+}  // namespace heddle::test::convolution_test

@@ -10,7 +10,7 @@
 #include "tests/framework/ops/exact_values.h"
 #include "tests/support/devices.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 using namespace test::exact_values;
@@ -119,4 +119,4 @@ TEST_CASE("linear and matmul: errors print the shapes") {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::test

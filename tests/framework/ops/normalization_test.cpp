@@ -12,7 +12,7 @@
 #include "framework/tensors/device.h"
 #include "tests/support/devices.h"
 
-namespace heddle::normalization_test {
+namespace heddle::test::normalization_test {
 namespace {
 
 std::vector<double> draw(std::int64_t count, std::uint64_t index, double mean = 0) {
@@ -223,4 +223,4 @@ TEST_CASE("batch_norm: errors print the shapes") {
 }
 
 }  // namespace
-}  // namespace heddle::normalization_test
+}  // namespace heddle::test::normalization_test

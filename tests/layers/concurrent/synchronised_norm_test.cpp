@@ -8,7 +8,7 @@
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
-namespace heddle::test {
+namespace heddle::test::synchronised_norm_test {
 namespace {
 
 /// Exchanges over all ranks of the world.
@@ -239,4 +239,4 @@ TEST_CASE("Moments merged once and again are those merged at once, rows of no va
 }
 
 }  // namespace
-}  // namespace heddle::test
+}  // namespace heddle::test::synchronised_norm_test

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-namespace heddle {
+namespace heddle::test {
 
 TEST_CASE("labels of a sample are Paddle's published ones") {
   const std::vector<std::int64_t> labels{10, 17, 15, 11, 9, 12, 18, 18, 17, 18, 19, 2, 8, 13, 11, 13, 9, 10, 0, 4};
@@ -95,4 +95,4 @@ TEST_CASE("every class that is not in the batch is drawn equally often") {
     if (i != 5) CHECK(std::abs(times[i] - 1894.7) < 5 * 31.6);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

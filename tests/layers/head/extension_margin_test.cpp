@@ -7,7 +7,7 @@
 #include "tests/support/head/head_training.h"
 #include "tests/support/message.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -61,4 +61,4 @@ TEST_CASE("an extension's margin needs a new name and at most four settings") {
         "margin \"five\": expected at most 4 settings, got 5");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 
 #include "tests/support/head/head_training.h"
 
-namespace heddle {
+namespace heddle::test::head_margin_ways_test {
 
 namespace {
 
@@ -106,4 +106,4 @@ TEST_CASE("plan holds and sends what a run does, for every margin") {
     }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::head_margin_ways_test

@@ -10,7 +10,7 @@
 #include "tests/support/head/head_problem.h"
 #include "tests/support/message.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -381,4 +381,4 @@ TEST_CASE("margins that contradict a head's other settings are refused") {
         "head.loss_reduction: ranks of a replicated head see their own samples only: expected all_reduce");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -5,7 +5,7 @@
 
 #include "tests/support/head/head_training.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -95,4 +95,4 @@ TEST_CASE("narrow rows outside the sample get the same bits on any number of ran
     }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -9,7 +9,7 @@
 #include "tests/support/head/head_training.h"
 #include "tests/support/layouts.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -224,4 +224,4 @@ TEST_CASE("logits that are not finite name their sample, whichever ranks share t
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -5,7 +5,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/head/head_training.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -138,4 +138,4 @@ TEST_CASE("products are bf16 where that is asked for, or fast for weights that a
   CHECK_THROWS_WITH_AS(check(config, {}, DType::f32), expected, InputError);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

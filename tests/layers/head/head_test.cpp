@@ -9,7 +9,7 @@
 #include "tests/support/head/head_problem.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -191,4 +191,4 @@ TEST_CASE("logits stay sharded: only gathering makes rank 0 hold more than the o
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

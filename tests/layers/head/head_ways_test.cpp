@@ -10,7 +10,7 @@
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -324,4 +324,4 @@ TEST_CASE("settings of a head that contradict each other are refused") {
               .momentum = MomentumState::f16}) == "no error");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

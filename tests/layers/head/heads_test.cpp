@@ -8,7 +8,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/ranks.h"
 
-namespace heddle::heads_test {
+namespace heddle::test::heads_test {
 
 namespace {
 
@@ -201,4 +201,4 @@ TEST_CASE("a batch is divided by position: every sample belongs to one set, and 
   CHECK(three.places(1, {2, 8}) == std::vector<std::int64_t>{0, 1, 5, 6, 7});
 }
 
-}  // namespace heddle::heads_test
+}  // namespace heddle::test::heads_test

@@ -3,7 +3,7 @@
 
 #include "layers/parameter.h"
 
-namespace heddle {
+namespace heddle::test::weight_rows_test {
 
 namespace {
 
@@ -51,4 +51,4 @@ TEST_CASE("rows of a weight are its held elements, few of them whatever part is 
   check_rows(0);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test::weight_rows_test

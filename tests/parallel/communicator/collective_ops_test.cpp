@@ -12,7 +12,7 @@
 #include "tests/support/message.h"
 #include "tests/support/transports.h"
 
-namespace heddle::collective_ops_test {
+namespace heddle::test::collective_ops_test {
 
 namespace {
 
@@ -176,4 +176,4 @@ TEST_CASE("collectives in the graph say what they expected") {
   });
 }
 
-}  // namespace heddle::collective_ops_test
+}  // namespace heddle::test::collective_ops_test

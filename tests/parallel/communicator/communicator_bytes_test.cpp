@@ -6,7 +6,7 @@
 #include "parallel/world.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -214,4 +214,4 @@ TEST_CASE("hooks see every call of a rank, on all its communicators") {
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 #include "tests/support/message.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the ranks and values of this suite
 
@@ -156,4 +156,4 @@ TEST_CASE("calls that do not match are both printed") {
       "rank 0, call 1: all_gather f32[1,1], but rank 1, call 1: all_reduce(sum) f32[1,1]");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -8,7 +8,7 @@
 #include "parallel/world.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -223,4 +223,4 @@ TEST_CASE("a rank that has just stopped waiting has its own time to come") {
   }));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 #include "parallel/communicator/communicator.h"
 #include "tests/support/transports.h"
 
-namespace heddle::communicator_sends_test {
+namespace heddle::test::communicator_sends_test {
 
 namespace {
 
@@ -112,4 +112,4 @@ TEST_CASE("a receive that is dropped unfinished takes nothing, and its sender fa
       "rank 0, message 1: send to rank 1 f32[100,1000]: rank 1 has already finished");
 }
 
-}  // namespace heddle::communicator_sends_test
+}  // namespace heddle::test::communicator_sends_test

@@ -8,7 +8,7 @@
 #include "parallel/world.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -319,4 +319,4 @@ TEST_CASE("split groups ranks by color in their order; its ranks are counted ane
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

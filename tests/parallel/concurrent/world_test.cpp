@@ -12,7 +12,7 @@
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
-namespace heddle::world_test {
+namespace heddle::test::world_test {
 
 namespace {
 
@@ -247,4 +247,4 @@ TEST_CASE("a transport that does not exist is an error that lists the known ones
                        "transport: expected one of threads, processes, nccl, got unknown", InputError);
 }
 
-}  // namespace heddle::world_test
+}  // namespace heddle::test::world_test

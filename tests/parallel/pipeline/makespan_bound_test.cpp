@@ -7,7 +7,7 @@
 
 #include "tests/parallel/pipeline/optimal_makespans.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -62,4 +62,4 @@ TEST_CASE("bound: it is never above the optimum, and infinite where nothing fits
   CHECK(steps > 100);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -9,7 +9,7 @@
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
 
-namespace heddle::schedule_csv_test {
+namespace heddle::test::schedule_csv_test {
 
 using enum ActionKind;
 using namespace std::string_literals;
@@ -74,4 +74,4 @@ TEST_CASE("schedule csv: errors name the row and the cell") {
                        InputError);
 }
 
-}  // namespace heddle::schedule_csv_test
+}  // namespace heddle::test::schedule_csv_test

@@ -12,7 +12,7 @@
 #include "parallel/pipeline/simulation.h"
 #include "tests/support/schedule_shapes.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -209,3 +209,5 @@ TEST_CASE("formulas: in every schedule a stage's micro-batches go forward, back 
     });
   }
 }
+
+}  // namespace heddle::test

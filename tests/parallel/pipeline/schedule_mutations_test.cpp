@@ -6,7 +6,7 @@
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/files/mutations.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using namespace std::string_literals;
 
@@ -19,4 +19,4 @@ TEST_CASE("schedule csv: mutated files are read or refused with their name") {
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -8,7 +8,7 @@
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -116,3 +116,5 @@ TEST_CASE("walk: reports the action that a rank waits for when the lists cannot 
   CHECK(to_string(walked.waits_for[0]) == "1B0");
   CHECK(to_string(walked.waits_for[1]) == "1F0");
 }
+
+}  // namespace heddle::test

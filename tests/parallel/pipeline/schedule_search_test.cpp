@@ -11,7 +11,7 @@
 #include "parallel/pipeline/search/list_scheduler.h"
 #include "parallel/pipeline/validation.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -206,4 +206,4 @@ TEST_CASE("list schedules: the warm-up opens the step, and memory holds back") {
   CHECK(!made({.warm_up = 6, .memory = 0.5}));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -18,7 +18,7 @@
 #include "parallel/pipeline/validation.h"
 #include "tests/support/schedule_shapes.h"
 
-namespace heddle::schedule_validation_test {
+namespace heddle::test::schedule_validation_test {
 
 using enum ActionKind;
 
@@ -272,4 +272,4 @@ TEST_CASE("check: draws the cells around the fault") {
         "rank 1   ..  1B3      1B4      1B5      1B6     ><\n");
 }
 
-}  // namespace heddle::schedule_validation_test
+}  // namespace heddle::test::schedule_validation_test

@@ -13,7 +13,7 @@
 #include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/files/source_folder.h"
 
-using namespace heddle;
+namespace heddle::test::schedules_test {
 
 namespace {
 
@@ -130,3 +130,5 @@ TEST_CASE("schedule: an impossible shape of a schedule is an error") {
       make_schedule("gpipe", {1000, 1000000}),
       "gpipe: 1000 stages x 1000000 micro-batches: expected at most 65536 x 1000000, and 33554432 in all", InputError);
 }
+
+}  // namespace heddle::test::schedules_test

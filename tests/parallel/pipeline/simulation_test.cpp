@@ -10,7 +10,7 @@
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -302,4 +302,4 @@ TEST_CASE("256 ranks and 4,096 micro-batches are simulated") {
   CHECK(simulation.makespan == 3.0 * (4096 + 255));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

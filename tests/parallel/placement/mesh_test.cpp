@@ -7,7 +7,7 @@
 #include "parallel/world.h"
 #include "tests/support/ranks.h"
 
-namespace heddle {
+namespace heddle::test {
 
 TEST_CASE("shards follow InsightFace's formula: contiguous, the first ones longer, empty when there are too many") {
   static_assert(shard(10, 4, 0) == IndexRange{0, 3});
@@ -84,4 +84,4 @@ TEST_CASE("a mesh axis without ranks is an error") {
   CHECK_THROWS_WITH_AS(Mesh(2, 0, 1), "mesh: expected at least one rank along pp, got 0", InputError);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 #include "tests/support/message.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using namespace test;  // NOLINT(google-build-using-namespace): the ranks and values of this suite
 
@@ -318,4 +318,4 @@ TEST_CASE("a redistribution takes the time of its slowest groups, step by step")
   CHECK(turned.forward == doctest::Approx(1e-6 + 16e-9).epsilon(1e-12));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -173,7 +173,7 @@ for rank in 0 1; do
     >"$work/out.$rank" 2>"$work/err.$rank") &
 done
 wait
-has "unequal data is reported with the rank" "heddle: rank 1: data: 2 identities, 4 training images" "$(said 0)"
+has "unequal data is reported with the rank" "heddle: rank 1: data: 2 people, 4 training images" "$(said 0)"
 
 next_port
 start 0 2 none --set train.steps=-1

@@ -9,16 +9,16 @@
 
 #include "framework/error.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 /// The numbers of the first input and of the one behind the last.
-struct Inputs {
+struct MutatedInputs {
   std::uint64_t from = 0;
   std::uint64_t to = 0;
 };
 
-Inputs wanted_inputs(const std::string& range) {
+MutatedInputs wanted_inputs(const std::string& range) {
   const std::size_t dash = range.find('-');
   REQUIRE_MESSAGE(dash != std::string::npos, "HEDDLE_TEST_MUTATIONS: expected FROM-TO, got " << range);
   return {std::stoull(range), std::stoull(range.substr(dash + 1))};
@@ -70,7 +70,7 @@ void rewrite(const std::filesystem::path& path, std::string_view bytes) {
 
 void check_mutations(std::uint64_t inputs, double min_refused, const std::string& prefix, const MutatedReader& read) {
   const char* const wanted = std::getenv("HEDDLE_TEST_MUTATIONS");
-  const Inputs numbers = wanted != nullptr ? wanted_inputs(wanted) : Inputs{0, inputs};
+  const MutatedInputs numbers = wanted != nullptr ? wanted_inputs(wanted) : MutatedInputs{0, inputs};
   std::uint64_t refused = 0;
   for (std::uint64_t number = numbers.from; number < numbers.to; ++number) {
     RandomStream draws({17}, Purpose::test, 0, number);
@@ -88,4 +88,4 @@ void check_mutations(std::uint64_t inputs, double min_refused, const std::string
     MESSAGE("inputs " << std::string(wanted) << ": " << refused << " refused, " << tried - refused << " read");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

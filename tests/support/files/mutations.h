@@ -10,7 +10,7 @@
 
 #include "framework/scalars/random.h"
 
-namespace heddle {
+namespace heddle::test {
 
 /// The bytes after one to four edits: one is changed, some are removed, repeated elsewhere, or made as large or as
 /// small as a number can be, one of `inserted` comes in, or the rest is cut off.
@@ -27,4 +27,4 @@ using MutatedReader = std::function<void(RandomStream&)>;
 /// other exception ends the test. Some inputs must be read, and at least `min_refused` of them must not.
 void check_mutations(std::uint64_t inputs, double min_refused, const std::string& prefix, const MutatedReader& read);
 
-}  // namespace heddle
+}  // namespace heddle::test

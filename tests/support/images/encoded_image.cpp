@@ -10,7 +10,7 @@
 #define STBI_WRITE_NO_STDIO
 #include <stb/stb_image_write.h>
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 void append_u32(Bytes& bytes, std::uint32_t value) {
@@ -125,4 +125,4 @@ Bytes with_segment(const Bytes& jpeg, std::uint8_t marker, const Bytes& segment)
   return bytes;
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

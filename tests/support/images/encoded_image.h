@@ -8,7 +8,7 @@
 
 #include "experiments/data/image.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -44,4 +44,4 @@ Bytes exif_block(std::uint8_t orientation, bool is_little_endian = true);
 /// A JPEG with a segment behind its first marker.
 Bytes with_segment(const Bytes& jpeg, std::uint8_t marker, const Bytes& segment);
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 /// It is gone after the test.
 class WrittenImages {
@@ -29,4 +29,4 @@ class WrittenImages {
   std::string path_;
 };
 
-}  // namespace heddle
+}  // namespace heddle::test

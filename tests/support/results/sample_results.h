@@ -7,7 +7,7 @@
 
 #include "experiments/training/result.h"
 
-namespace heddle {
+namespace heddle::test {
 
 inline constexpr std::int64_t mebi = 1 << 20;
 
@@ -109,4 +109,4 @@ inline RunResult run_result() {
   return run;
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

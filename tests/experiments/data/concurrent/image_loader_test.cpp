@@ -13,7 +13,7 @@
 #include "experiments/data/sampler.h"
 #include "framework/error.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -147,3 +147,5 @@ TEST_CASE("an element of a batch is found without the batch") {
       CHECK(batch_index(37, 16, step, i, seed) == batch[static_cast<std::size_t>(i)]);
   }
 }
+
+}  // namespace heddle::test

@@ -7,7 +7,7 @@
 #include "tests/support/files/source_folder.h"
 #include "tests/support/message.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using namespace test;
 
@@ -49,4 +49,4 @@ TEST_CASE("a data set of records that cannot be opened names the file") {
         "/nowhere/faces.rec: cannot be read: No such file or directory");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -13,16 +13,11 @@
 #include "experiments/data/recordio/image_record.h"
 #include "experiments/data/recordio/record_file.h"
 #include "experiments/data/recordio/record_index.h"
+#include "tests/support/images/encoded_image.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test {
-
-using Bytes = std::vector<std::uint8_t>;
-
-inline Bytes bytes_of(std::string_view text) {
-  return {text.begin(), text.end()};
-}
 
 inline void append(Bytes& bytes, const Bytes& more) {
   bytes.insert(bytes.end(), more.begin(), more.end());

@@ -8,7 +8,7 @@
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -85,4 +85,4 @@ TEST_CASE("options of 16-bit types must match train.dtype; errors name file and 
         "heddle: --set train.loss_scale.backoff_factor: expected a number > 0 and < 1, got 1\n");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

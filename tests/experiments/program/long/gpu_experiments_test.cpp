@@ -11,7 +11,7 @@
 #include "tests/support/program/shipped.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -91,4 +91,4 @@ TEST_CASE("shipped experiments have the same losses on a GPU as on the CPU, and 
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -15,7 +15,7 @@
 #include "tests/support/program/shipped.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -179,4 +179,4 @@ TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only with 
   CHECK(peak(2, 0) < 1.01 * peak(2, 1));
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

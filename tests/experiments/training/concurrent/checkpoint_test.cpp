@@ -10,7 +10,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::checkpoint_test {
+namespace heddle::test::checkpoint_test {
 
 using namespace checkpoint_ways;
 
@@ -283,4 +283,4 @@ TEST_CASE("a checkpoint of different classes, embeddings, types, batches or opti
   CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no error");
 }
 
-}  // namespace heddle::checkpoint_test
+}  // namespace heddle::test::checkpoint_test

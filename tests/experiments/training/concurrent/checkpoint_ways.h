@@ -12,7 +12,7 @@
 #include "layers/modules/normalization.h"
 #include "tests/support/layouts.h"
 
-namespace heddle::checkpoint_ways {
+namespace heddle::test::checkpoint_ways {
 
 using test::Course;
 using test::Layout;
@@ -85,4 +85,4 @@ inline Course resuming(const CheckpointFolder& folder, std::int64_t first, std::
           }};
 }
 
-}  // namespace heddle::checkpoint_ways
+}  // namespace heddle::test::checkpoint_ways

@@ -9,7 +9,7 @@
 #include "layers/modules/normalization.h"
 #include "tests/support/random_model.h"
 
-namespace heddle::equivalence_test {
+namespace heddle::test::equivalence_test {
 
 namespace {
 
@@ -172,4 +172,4 @@ TEST_CASE("running statistics are those of the whole batch, however it is split"
   }
 }
 
-}  // namespace heddle::equivalence_test
+}  // namespace heddle::test::equivalence_test

@@ -11,7 +11,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-using namespace heddle;
+namespace heddle::test::evaluation_set_test {
 
 namespace {
 
@@ -296,3 +296,5 @@ TEST_CASE("a plan sends as much for its sets as the run does") {
     CHECK(plan.ranks[rank].received_bytes == run.ranks[rank].received_bytes);
   }
 }
+
+}  // namespace heddle::test::evaluation_set_test

@@ -8,7 +8,7 @@
 #include "experiments/training/evaluation/protocol/identification.h"
 #include "experiments/training/evaluation/protocol/verification.h"
 
-using namespace heddle;
+namespace heddle::test::evaluation_test {
 
 namespace {
 
@@ -171,3 +171,5 @@ TEST_CASE("true accepts are nearer than the first impostor that must be refused"
   CHECK(result->tar_at_far[0].tar == 1);
   CHECK(result->tar_at_far[1].tar == 0);  // 1 of 19,800 may pass, 12 are at distance 0
 }
+
+}  // namespace heddle::test::evaluation_test

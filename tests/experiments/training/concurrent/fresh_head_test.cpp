@@ -8,7 +8,7 @@
 #include "tests/experiments/training/concurrent/checkpoint_ways.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::fresh_head_test {
+namespace heddle::test::fresh_head_test {
 
 using namespace checkpoint_ways;
 
@@ -69,4 +69,4 @@ TEST_CASE("adamw counts a fresh head's steps from its own first one, also when t
   }
 }
 
-}  // namespace heddle::fresh_head_test
+}  // namespace heddle::test::fresh_head_test

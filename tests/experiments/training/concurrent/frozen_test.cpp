@@ -6,7 +6,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::frozen_test {
+namespace heddle::test::frozen_test {
 
 using namespace checkpoint_ways;
 
@@ -105,4 +105,4 @@ TEST_CASE("a pattern that matches nothing is an error that shows a similar name"
   CHECK(message_of<InputError>([&] { model.freeze({"head.weight"}); }).starts_with("no parameter's name matches"));
 }
 
-}  // namespace heddle::frozen_test
+}  // namespace heddle::test::frozen_test

@@ -9,7 +9,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::grown_head_test {
+namespace heddle::test::grown_head_test {
 
 using namespace checkpoint_ways;
 
@@ -135,4 +135,4 @@ TEST_CASE("only people may change: another margin or model is refused") {
                     (scratch / "step-000002").string()));
 }
 
-}  // namespace heddle::grown_head_test
+}  // namespace heddle::test::grown_head_test

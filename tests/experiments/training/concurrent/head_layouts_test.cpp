@@ -7,7 +7,7 @@
 #include "tests/support/difference.h"
 #include "tests/support/layouts.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -183,4 +183,4 @@ TEST_CASE("with micro-batches and a sample no rank holds anything as large as it
   CHECK(peak(DeviceType::cpu, 20'000, 512, 16) == planned);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -12,7 +12,7 @@
 #include "framework/error.h"
 #include "framework/scalars/random.h"
 
-using namespace heddle;
+namespace heddle::test::identification_test {
 
 namespace {
 
@@ -117,3 +117,5 @@ TEST_CASE("a template is the mean of its media, each the mean of its images, sca
   CHECK(templates[3] == 1);
   CHECK_THROWS_WITH(template_embeddings(images, 2, list, 3), "evaluation: template 2 of 3 has no image");
 }
+
+}  // namespace heddle::test::identification_test

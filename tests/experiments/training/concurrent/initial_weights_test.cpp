@@ -11,7 +11,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::initial_weights_test {
+namespace heddle::test::initial_weights_test {
 
 using namespace checkpoint_ways;
 
@@ -150,4 +150,4 @@ TEST_CASE("an element that is not finite, in the file or in the type of the mode
         fmt::format("model.weights: {}: tensor fc.weight has an element that is inf in f32", path.string()));
 }
 
-}  // namespace heddle::initial_weights_test
+}  // namespace heddle::test::initial_weights_test

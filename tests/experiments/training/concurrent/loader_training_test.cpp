@@ -8,7 +8,7 @@
 #include "framework/error.h"
 #include "tests/support/images/image_files.h"
 
-using namespace heddle;
+namespace heddle::test::loader_training_test {
 
 namespace {
 
@@ -150,3 +150,5 @@ TEST_CASE("a broken image ends the run with the same error, whichever thread dec
       CHECK(result.error.ends_with(".pgm\": the file is empty"));
     }
 }
+
+}  // namespace heddle::test::loader_training_test

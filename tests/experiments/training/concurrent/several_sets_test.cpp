@@ -10,7 +10,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::several_sets_test {
+namespace heddle::test::several_sets_test {
 
 namespace {
 
@@ -339,4 +339,4 @@ TEST_CASE("each data set goes through its own images once in each epoch, in an o
   CHECK(a != b);
 }
 
-}  // namespace heddle::several_sets_test
+}  // namespace heddle::test::several_sets_test

@@ -12,7 +12,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-using namespace heddle;
+namespace heddle::test::bin_file_test {
 
 namespace {
 
@@ -152,3 +152,5 @@ TEST_CASE("a pickle that is not a verification set is refused") {
   CHECK(refused_pickle("((lp0\ng0\na(I01\nlt.") == "a.bin, image 0: expected bytes or an array of u1, got a list");
   CHECK(refused_pickle("(lp0\ng0\nag0\na.") == "a.bin, image 0: expected bytes or an array of u1, got a list");
 }
+
+}  // namespace heddle::test::bin_file_test

@@ -9,7 +9,7 @@
 
 #include "framework/scalars/random.h"
 
-namespace heddle::compare_test {
+namespace heddle::test::compare_test {
 
 namespace {
 
@@ -109,4 +109,4 @@ TEST_CASE("dot products of unit rows are the same in any order of the sum") {
   CHECK(forward == backward);
 }
 
-}  // namespace heddle::compare_test
+}  // namespace heddle::test::compare_test

@@ -11,7 +11,7 @@
 #include "framework/tensors/device.h"
 #include "tests/support/devices.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 std::vector<float> drawn(std::size_t numbers, std::uint64_t stream) {
@@ -130,4 +130,4 @@ TEST_CASE("probes of another dimension than the gallery are refused, and so are 
                        "a table of 1 rows is full, or was given a part of a row of 2 numbers", Error);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -9,7 +9,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-using namespace heddle;
+namespace heddle::test::pair_file_test {
 
 namespace {
 
@@ -123,3 +123,5 @@ TEST_CASE("missing images of pairs are refused with the line, the pair and the f
   CHECK(message_of<InputError>([&] { (void)find_paired_images(list, folder / "none"); }) ==
         (folder / "none").string() + ": there is no such folder");
 }
+
+}  // namespace heddle::test::pair_file_test

@@ -10,7 +10,7 @@
 #include "framework/error.h"
 #include "tests/support/files/source_folder.h"
 
-using namespace heddle;
+namespace heddle::test::roc_test {
 
 namespace {
 
@@ -87,3 +87,5 @@ TEST_CASE("pairs without direction are accepted last, and a curve needs pairs of
   CHECK_THROWS_WITH(roc_curve(std::vector<ComparedPair>{{1, true}}),
                     "evaluation: a ROC curve needs pairs of one person and pairs of two people");
 }
+
+}  // namespace heddle::test::roc_test

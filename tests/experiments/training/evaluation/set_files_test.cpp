@@ -11,7 +11,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -101,3 +101,5 @@ TEST_CASE("a list is read in pieces, and a line without an end is refused") {
   CHECK(message_of<InputError>([&] { (void)endless.next(); }) ==
         files.path("endless.txt") + ": line 2: is longer than 65536 bytes, so this is not a list");
 }
+
+}  // namespace heddle::test

@@ -14,7 +14,7 @@
 #include "tests/support/files/source_folder.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 
 using namespace std::string_literals;
 
@@ -90,4 +90,4 @@ TEST_CASE("evaluation: mutated lists for identification are read or refused with
   });
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -9,7 +9,7 @@
 #include "framework/error.h"
 #include "framework/scalars/random.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 namespace {
 
@@ -144,3 +144,5 @@ TEST_CASE("a pair of an image that is not there is an error") {
   CHECK_THROWS_WITH(compare(rows, std::vector<Pair>{{0, 1, true}, {0, 2, true}}),
                     "evaluation: pair 1 compares images 0 and 2, but there are 2");
 }
+
+}  // namespace heddle::test

@@ -4,7 +4,7 @@
 #include "models/models.h"
 #include "tests/support/layouts.h"
 
-namespace heddle {
+namespace heddle::test {
 
 TEST_CASE("a shard of every new model trains as the whole does") {
   std::vector<ModelConfig> configs{
@@ -27,4 +27,4 @@ TEST_CASE("a shard of every new model trains as the whole does") {
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -13,7 +13,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::loss_scale_test {
+namespace heddle::test::loss_scale_test {
 
 namespace {
 
@@ -179,4 +179,4 @@ TEST_CASE("layouts skip the same steps as one rank") {
   }
 }
 
-}  // namespace heddle::loss_scale_test
+}  // namespace heddle::test::loss_scale_test

@@ -9,7 +9,7 @@
 #include "parallel/world.h"
 #include "tests/support/devices.h"
 
-namespace heddle::head_overlap_test {
+namespace heddle::test::head_overlap_test {
 
 namespace {
 
@@ -88,4 +88,4 @@ TEST_CASE("no early update where logits are not finite: the sample is named, the
   CHECK(updates == 0);
 }
 
-}  // namespace heddle::head_overlap_test
+}  // namespace heddle::test::head_overlap_test

@@ -14,7 +14,7 @@
 #include "parallel/world.h"
 #include "tests/support/ranks.h"
 
-namespace heddle::pipeline_engine_test {
+namespace heddle::test::pipeline_engine_test {
 
 namespace {
 
@@ -140,4 +140,4 @@ TEST_CASE("a forward pass gives the outputs in order and keeps nothing") {
   });
 }
 
-}  // namespace heddle::pipeline_engine_test
+}  // namespace heddle::test::pipeline_engine_test

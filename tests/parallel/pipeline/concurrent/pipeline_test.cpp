@@ -11,7 +11,7 @@
 #include "tests/support/random_model.h"
 #include "tests/support/scratch.h"
 
-namespace heddle::pipeline_test {
+namespace heddle::test::pipeline_test {
 
 namespace {
 
@@ -194,4 +194,4 @@ TEST_CASE("plan counts what the ranks of pipelines hold and send, to the byte") 
   }
 }
 
-}  // namespace heddle::pipeline_test
+}  // namespace heddle::test::pipeline_test

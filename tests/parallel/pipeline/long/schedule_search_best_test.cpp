@@ -9,7 +9,7 @@
 #include "parallel/pipeline/search/schedule_search.h"
 #include "tests/parallel/pipeline/optimal_makespans.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -73,4 +73,4 @@ TEST_CASE("search: it reaches the proved optima of small steps") {
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

@@ -5,7 +5,7 @@
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/validation.h"
 
-using namespace heddle;
+namespace heddle::test {
 
 TEST_CASE("schedules: 256 ranks and 4,096 micro-batches are made, given their messages, and validated") {
   for (const ScheduleType& type : schedule_types()) {
@@ -15,3 +15,5 @@ TEST_CASE("schedules: 256 ranks and 4,096 micro-batches are made, given their me
     CHECK_FALSE(validate(with_communication(with_loss(schedule, LossRanks::all))));
   }
 }
+
+}  // namespace heddle::test

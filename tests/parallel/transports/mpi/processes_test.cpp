@@ -9,7 +9,7 @@
 #include "tests/support/processes/traffic.h"
 #include "tests/support/transports.h"
 
-namespace heddle {
+namespace heddle::test {
 
 namespace {
 
@@ -185,4 +185,4 @@ TEST_CASE("a mesh of more ranks than the job has processes is wrong input; the e
       InputError);
 }
 
-}  // namespace heddle
+}  // namespace heddle::test

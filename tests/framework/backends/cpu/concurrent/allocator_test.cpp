@@ -10,8 +10,10 @@
 
 #include <doctest/doctest.h>
 
-namespace heddle::cpu {
+namespace heddle::test {
 namespace {
+
+using cpu::Allocator;
 
 struct Held {
   void* address;
@@ -123,4 +125,4 @@ TEST_CASE("allocator: memory may be freed on another thread") {
 }
 
 }  // namespace
-}  // namespace heddle::cpu
+}  // namespace heddle::test
