@@ -1,4 +1,4 @@
-// The elements of a saved tensor as other programs take them.
+// Converts the elements of a saved tensor to f32, the type that exports are written in.
 #pragma once
 
 #include <vector>

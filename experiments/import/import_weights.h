@@ -1,4 +1,4 @@
-// Makes a safetensors file, which `model.weights` takes, of another program's file of weights.
+// Converts another program's file of weights into a safetensors file for `model.weights`.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Relates a run to the job of processes in which mpirun started it.
+// The processes of a job (as mpirun starts them) that run one study together: they agree on the call and the ranks.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The threshold of similarity at a false accept rate, by the gallery's own images.
+// The similarity threshold at a false accept rate, measured on pairs of the gallery's own images.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct FarThreshold {
   std::optional<double> tar{};  ///< the share of the genuine pairs that are accepted; absent without any
 };
 
-/// Compares at most a million pairs of each kind, drawn among the gallery's first 100,000 images. Nothing if there are
+/// Compares at most a million pairs of each kind, drawn from the gallery's first 100,000 images. Nothing if there are
 /// fewer than 1 / far impostor pairs.
 std::optional<FarThreshold> threshold_at_far(const Gallery& gallery, double far);
 

@@ -1,4 +1,4 @@
-// The people among whom a search looks: one row for each person or for each image, in the memory of a device.
+// The people who can be found by a search: one row for each person or for each image, in the memory of a device.
 #pragma once
 
 #include <cstdint>

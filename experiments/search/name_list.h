@@ -1,4 +1,4 @@
-// Very many names in little memory.
+// A list of names in one string, which takes little memory for millions of names.
 #pragma once
 
 #include <cstdint>

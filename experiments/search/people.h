@@ -1,4 +1,4 @@
-// The people whom images show, by the names of the images.
+// Groups the images of a search by person. The folder in the name of an image says who it shows.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The images of a search: their names, and their embeddings or the files of which these are computed.
+// The images of a search: their names, and their embeddings or the image files to embed.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Texts within HTML pages and SVG pictures.
+// Escapes texts for HTML pages and SVG pictures.
 #pragma once
 
 #include <string>

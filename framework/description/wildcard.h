@@ -1,4 +1,4 @@
-// Patterns for names.
+// Matches names against patterns with wildcards, such as `layer1.*`.
 #pragma once
 
 #include <cstddef>
