@@ -1,10 +1,9 @@
-#include "notebooks_export/page.h"
-
 #include <fmt/core.h>
 
 #include "experiments/program/commands/compare/comparison.h"
 #include "experiments/results/charts.h"
 #include "notebooks_export/embedded_files.h"
+#include "notebooks_export/page.h"
 
 namespace heddle {
 
