@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Lets InsightFace read exported models. It needs Python's venv and packages of PyPI, among them InsightFace, which takes minutes to
+# install, so that it is no step of .ci/run.
+#
+#   tests/experiments/export/insightface_test.sh [PYTHON]    a Python that has insightface, onnxruntime and pillow
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python=${1-}
+if [[ ! $python ]]; then
+  python=$work/venv/bin/python
+  if ! { python3 -m venv "$work/venv" && "$python" -m pip -q install insightface onnxruntime pillow; } >"$work/pip" 2>&1; then
+    tail -n 3 "$work/pip"
+    echo "not run: Python's packages could not be installed"
+    exit 77
+  fi
+fi
+./heddle --version >/dev/null || exit 1
+"$python" tests/experiments/export/insightface_test.py "$work"
