@@ -65,6 +65,7 @@ struct PipelineConfig {
   Recompute recompute = Recompute::never;
   std::vector<std::string> recompute_layers{};  // names, in which `*` stands for any text
   Receives receives = Receives::at_use;
+  bool predict = true;  // whether run_variant predicts the step time
 };
 
 /// The differences between ranks for a virtual clock.

@@ -48,6 +48,18 @@ TEST_CASE("on plan a step takes as long as its schedule predicts, by all kinds o
       }
 }
 
+TEST_CASE("without pipeline.predict no stage is measured, and the step time is not predicted") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  experiment.pipeline.predict = false;
+  RunSettings settings;
+  settings.profiles = &profiles;
+  const VariantResult result = run_variant(experiment, "a", settings);
+  REQUIRE(result.status == VariantResult::Status::ok);
+  CHECK(!result.pipeline->predicted_seconds);
+  CHECK(profiles.empty());
+}
+
 TEST_CASE("on plan a step clipped by the norm, for which a head computes its gradients twice, takes as predicted") {
   StageProfiles profiles;
   Experiment experiment = planned_pipeline();
