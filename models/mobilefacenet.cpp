@@ -16,7 +16,7 @@ class MobileFaceNetBuilder {
 
   /// Convolution, norm and PReLU.
   void convolution(const std::string& name, const ConvolutionLayerOptions& options) {
-    model.then(name + ".layers.0", Convolution::spec(options));
+    model.then(name + ".layers.0", convolution_spec(options));
     model.then(name + ".layers.1", BatchNorm::spec({.channels = options.out,
                                                     .activation = NormActivation::prelu,
                                                     .slope_name = name + ".layers.2",
@@ -24,7 +24,7 @@ class MobileFaceNetBuilder {
   }
   /// Convolution and norm, plus the shortcut if there is one.
   void linear_convolution(const std::string& name, const ConvolutionLayerOptions& options, int shortcut = -1) {
-    std::vector<int> inputs{model.then(name + ".layers.0", Convolution::spec(options))};
+    std::vector<int> inputs{model.then(name + ".layers.0", convolution_spec(options))};
     if (shortcut >= 0) inputs.push_back(shortcut);
     model.apply(name + ".layers.1",
                 BatchNorm::spec({.channels = options.out, .synchronized = synchronized_}, shortcut >= 0), inputs);
@@ -46,6 +46,12 @@ class MobileFaceNetBuilder {
   ModelSpec model;
 
  private:
+  /// With InsightFace's initial weights.
+  static LayerSpecPointer convolution_spec(ConvolutionLayerOptions options) {
+    options.deviation = kaiming_deviation(options.out, options.kernel);
+    return Convolution::spec(options);
+  }
+
   bool synchronized_;
 };
 
@@ -80,7 +86,10 @@ ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image)
                              {.in = separate, .out = separate, .kernel = size, .padding = 0, .groups = separate});
   model.then("features.layers.1", Flatten::spec());
   if (config.dropout > 0) model.then("dropout", Dropout::spec(config.dropout));
-  model.then("features.layers.2", Linear::spec({.in = separate, .out = config.embedding, .bias = false}));
+  model.then("features.layers.2", Linear::spec({.in = separate,
+                                                .out = config.embedding,
+                                                .bias = false,
+                                                .deviation = kaiming_deviation(config.embedding, 1)}));
   model.then("features.layers.3",
              BatchNorm::spec({.channels = config.embedding, .synchronized = config.synchronized_norms}));
   return std::move(model);

@@ -1,6 +1,7 @@
 #include "models/models.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -127,10 +128,14 @@ constexpr auto model_table = enum_table<ModelType, ModelRow>({
     {ModelType::resnet50, {"resnet50", "torchvision's ResNet-50 (bottleneck blocks)", make_resnet, describe_resnet}},
     {ModelType::resnext,
      {"resnext", "torchvision's ResNeXt, a ResNet of grouped convolutions", make_resnext, describe_resnext}},
-    {ModelType::vgg11, {"vgg11", "torchvision's VGG-11", make_vgg, describe_vgg}},
-    {ModelType::vgg13, {"vgg13", "torchvision's VGG-13", make_vgg, describe_vgg}},
-    {ModelType::vgg16, {"vgg16", "torchvision's VGG-16", make_vgg, describe_vgg}},
-    {ModelType::vgg19, {"vgg19", "torchvision's VGG-19", make_vgg, describe_vgg}},
+    {ModelType::vgg11,
+     {"vgg11", "torchvision's VGG-11, without its pooling to 7 x 7 and its dropout", make_vgg, describe_vgg}},
+    {ModelType::vgg13,
+     {"vgg13", "torchvision's VGG-13, without its pooling to 7 x 7 and its dropout", make_vgg, describe_vgg}},
+    {ModelType::vgg16,
+     {"vgg16", "torchvision's VGG-16, without its pooling to 7 x 7 and its dropout", make_vgg, describe_vgg}},
+    {ModelType::vgg19,
+     {"vgg19", "torchvision's VGG-19, without its pooling to 7 x 7 and its dropout", make_vgg, describe_vgg}},
     {ModelType::iresnet18, {"iresnet18", "InsightFace's IR-18", make_iresnet, describe_backbone}},
     {ModelType::iresnet34, {"iresnet34", "InsightFace's IR-34", make_iresnet, describe_backbone}},
     {ModelType::iresnet50, {"iresnet50", "InsightFace's IR-50", make_iresnet, describe_backbone}},
@@ -190,6 +195,10 @@ StageCut make_cut(const ModelSpec& model, const StagesConfig& config, int stages
   if (!config.balance.empty()) return cut_by_counts(model, config.balance, stages);
   if (is_named) return cut_as_named(model, stages);
   return balanced_cut(loads_of(config.by.value_or(BalanceBy::time)), stages);
+}
+
+double kaiming_deviation(std::int64_t out, std::int64_t kernel) {
+  return std::sqrt(2.0 / static_cast<double>(out * kernel * kernel));
 }
 
 void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in) {

@@ -137,6 +137,10 @@ ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image)
 /// has no class token: the embedding is computed from all tokens. InsightFace's random masking of tokens is left out.
 ModelSpec make_vit(const ModelConfig& config, const ImageShape& image);
 
+/// The deviation of initial weights [out, .., kernel, kernel] by PyTorch's `kaiming_normal_(mode="fan_out")`, in which
+/// the groups of a convolution do not count. A linear layer has a kernel of 1.
+double kaiming_deviation(std::int64_t out, std::int64_t kernel);
+
 /// Appends the end that most families have: dropout, the last linear layer `fc` and the norm `features`, as configured.
 void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in);
 

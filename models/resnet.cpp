@@ -61,7 +61,9 @@ class ResNetBuilder {
                        std::int64_t out, std::int64_t stride) {
     int y = convolution(name + ".conv1", x, {.in = in, .out = width, .kernel = 1, .padding = 0});
     y = norm(name + ".bn1", {y}, width, NormActivation::relu);
-    y = convolution(name + ".conv2", y, {.in = width, .out = width, .stride = stride, .groups = groups});
+    y = convolution(
+        name + ".conv2", y,
+        {.in = width, .out = width, .stride = stride, .groups = groups, .deviation = kaiming_deviation(width, 3)});
     y = norm(name + ".bn2", {y}, width, NormActivation::relu);
     y = convolution(name + ".conv3", y, {.in = width, .out = out, .kernel = 1, .padding = 0});
     return norm(name + ".bn3", {y, shortcut(name, x, in, out, stride)}, out, NormActivation::relu);

@@ -17,7 +17,8 @@ struct ConvolutionLayerOptions {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = false;
-  /// Standard deviation of normal initial weights; if empty, He's sqrt(2 / (out * kernel^2)) (He et al. 2015, fan-out).
+  /// Standard deviation of normal initial weights; if empty, He's sqrt(2 * groups / (out * kernel^2)) (He et al. 2015,
+  /// fan-out).
   std::optional<double> deviation{};
 };
 

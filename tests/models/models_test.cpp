@@ -1,4 +1,5 @@
 // The published networks: the names, shapes and number of their parameters, and that they run.
+#include <cmath>
 #include <map>
 
 #include <doctest/doctest.h>
@@ -31,6 +32,22 @@ Listed parameters_of(const ModelConfig& config, const ImageShape& image) {
     listed.elements += parameter->value.numel();
   }
   return listed;
+}
+
+/// The deviation of a parameter's initial elements.
+double initial_deviation(const ModelConfig& config, const ImageShape& image, const std::string& name) {
+  Device device = test::make_device("cpu");
+  Construction construction{device, {1}};
+  const auto description = std::make_shared<ModelSpec>(make_model(config, image));
+  Model model(description, std::make_shared<ModelPlacement>(place(*description, {})), {}, construction);
+  double squares = 0;
+  std::size_t elements = 0;
+  for (const Parameter* parameter : model.parameters()) {
+    if (parameter->name != name) continue;
+    for (const double x : parameter->value.to_doubles()) squares += x * x;
+    elements = static_cast<std::size_t>(parameter->value.numel());
+  }
+  return std::sqrt(squares / static_cast<double>(elements));
 }
 
 const ImageShape imagenet{3, 224, 224};
@@ -90,6 +107,23 @@ TEST_CASE("MobileFaceNet has InsightFace's parameters; at scale 1 it is the pape
   CHECK_THROWS_WITH_AS(parameters_of(config, {3, 112, 96}),
                        "mobilefacenet: expected square images, because its last kernel is square, got 112 x 96",
                        InputError);
+}
+
+TEST_CASE("grouped convolutions and MobileFaceNet's linear layer begin with their namesakes' deviations") {
+  const ModelConfig resnext{.type = ModelType::resnext, .embedding = 8};
+  // torchvision counts out * kernel^2, whatever the groups are.
+  CHECK(initial_deviation(resnext, {3, 32, 32}, "layer2.0.conv2.weight") ==
+        doctest::Approx(std::sqrt(2.0 / (256 * 9))).epsilon(0.02));
+  const ModelConfig mobile{.type = ModelType::mobilefacenet, .embedding = 256};
+  const ImageShape faces{3, 64, 64};
+  CHECK(initial_deviation(mobile, faces, "layers.3.layers.0.layers.1.layers.0.weight") ==
+        doctest::Approx(std::sqrt(2.0 / (128 * 9))).epsilon(0.1));
+  CHECK(initial_deviation(mobile, faces, "features.layers.0.layers.0.weight") ==
+        doctest::Approx(std::sqrt(2.0 / (512 * 16))).epsilon(0.05));
+  CHECK(initial_deviation(mobile, faces, "conv_sep.layers.0.weight") ==
+        doctest::Approx(std::sqrt(2.0 / 512)).epsilon(0.02));
+  CHECK(initial_deviation(mobile, faces, "features.layers.2.weight") ==
+        doctest::Approx(std::sqrt(2.0 / 256)).epsilon(0.02));
 }
 
 }  // namespace heddle::test::models_test
