@@ -1,9 +1,13 @@
 #include "experiments/export/state_dict.h"
 
+#include <unordered_set>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/export/saved_tensor.h"
+#include "experiments/training/checkpoints/class_names.h"
+#include "framework/description/printable.h"
 
 namespace heddle {
 
@@ -13,7 +17,50 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* running_variance = ".running_var";
 
-std::string config_json(const TrainedModel& model, const Json& experiment) {
+constexpr std::uint64_t max_names_bytes = std::uint64_t{1} << 36;
+
+/// What `config.json` says about the names of the classes, and the files beside it that have them.
+struct Labels {
+  Json config = Json::object();
+  std::map<std::string, std::string> files;  // text by name
+};
+
+/// `id2label` and `label2id`. If several classes have one name, the first of them has it in `label2id`.
+Json labels_json(const std::vector<std::string>& names) {
+  Json::object_t names_of;
+  Json::object_t ids_of;
+  std::unordered_set<std::string> known;
+  // Appended to the end: to insert would search for the key among all others.
+  for (std::size_t id = 0; id < names.size(); ++id) {
+    const std::string name = Json::parse(json_string(names[id]));  // in UTF-8
+    names_of.emplace_back(std::to_string(id), name);
+    if (known.insert(name).second) ids_of.emplace_back(name, id);
+  }
+  return {{"id2label", std::move(names_of)}, {"label2id", std::move(ids_of)}};
+}
+
+Labels head_labels(const Experiment& saved, const CheckpointFiles& files, std::size_t max_labels) {
+  Labels labels;
+  for (std::size_t set = 0; set < saved.heads(); ++set) {
+    const std::vector<std::string> names = ClassNames::read(files.folder(), files.identity(), saved, set);
+    if (names.empty()) continue;
+    Json described;
+    if (names.size() <= max_labels) {
+      described = labels_json(names);
+    } else {
+      const std::string file = ClassNames::file_of(saved, set);
+      labels.files[file] = read_file(files.folder() / file, max_names_bytes);
+      described["class_names"] = file;
+    }
+    if (saved.heads() == 1)
+      labels.config = std::move(described);
+    else
+      labels.config["heads"][saved.data_of(set).name] = std::move(described);
+  }
+  return labels;
+}
+
+Json config_json(const TrainedModel& model, const Json& experiment) {
   const ImageShape& image = model.preprocessing.image();
   const PreprocessingConfig& steps = model.preprocessing.config();
   Json config;
@@ -28,7 +75,7 @@ std::string config_json(const TrainedModel& model, const Json& experiment) {
                              {"scale", steps.scale}};
   config["trained_steps"] = model.checkpoint.steps;
   config["model"] = experiment.at("model");
-  return config.dump(2) + "\n";
+  return config;
 }
 
 /// The tensors of one file, in its order.
@@ -68,13 +115,18 @@ class StateDict {
 
 }  // namespace
 
-void write_state_dict(const TrainedModel& model, const std::string& experiment, bool with_head,
-                      const std::filesystem::path& folder) {
+void write_state_dict(const TrainedModel& model, const Experiment& saved, const std::string& experiment,
+                      const StateDictOptions& options, const std::filesystem::path& folder) {
   const CheckpointFiles files(model.checkpoint.path());
-  const StateDict state(model, with_head ? saved_heads(files) : std::vector<SavedTensor>());
+  Json config = config_json(model, Json::parse(experiment));
+  Labels labels;
+  if (options.with_head) labels = head_labels(saved, files, options.max_labels);
+  config.update(labels.config);
+  const StateDict state(model, options.with_head ? saved_heads(files) : std::vector<SavedTensor>());
   make_folder(folder);
   state.write(folder / "model.safetensors");
-  write_file_atomically(folder / "config.json", config_json(model, Json::parse(experiment)));
+  for (const auto& [name, text] : labels.files) write_file_atomically(folder / name, text);
+  write_file_atomically(folder / "config.json", config.dump(2) + "\n");
 }
 
 }  // namespace heddle

@@ -15,12 +15,12 @@ struct ExportCommand {
   std::filesystem::path checkpoint;  // a folder step-..., a folder that contains some, or a results folder
   std::string format;
   std::filesystem::path out;
-  bool with_head = false;
   OnnxOptions onnx{};
+  StateDictOptions state_dict{};
 };
 
 void check_options(const ExportCommand& command) {
-  if (command.format == "onnx" && command.with_head)
+  if (command.format == "onnx" && command.state_dict.with_head)
     fail<InputError>("--with-head: only for --format safetensors: an ONNX model ends with the embedding");
   if (command.format == "safetensors" && (command.onnx.takes_pixels || command.onnx.normalizes))
     fail<InputError>("{}: only for --format onnx: a state dict has no operators",
@@ -33,11 +33,12 @@ void export_command(const ExportCommand& command, const Console& console) {
   check_options(command);
   const FoundCheckpoint checkpoint = find_checkpoint(command.checkpoint);
   const Study<Experiment> study = checkpoint_study(checkpoint, {}, nullptr);
-  const TrainedModel model = load_trained_model(study.variants.front().root, checkpoint);
+  const Experiment& saved = study.variants.front().root;
+  const TrainedModel model = load_trained_model(saved, checkpoint);
   if (command.format == "onnx")
     write_onnx(model, command.onnx, command.out);
   else
-    write_state_dict(model, checkpoint_experiment(checkpoint), command.with_head, command.out);
+    write_state_dict(model, saved, checkpoint_experiment(checkpoint), command.state_dict, command.out);
   console.out << fmt::format(
       "{}: step {} of {}, {}, embeddings of {} features\n", command.out.string(), checkpoint.steps, study.name,
       counted(static_cast<std::int64_t>(model.graph.tensors().size()), "tensor", "tensors"), model.embedding);
@@ -55,7 +56,8 @@ void add_export(CLI::App& app, CommandCall& call) {
   app.add_flag("--preprocessing", command->onnx.takes_pixels,
                "onnx: the input takes RGB pixels from 0 to 255, instead of what the network takes");
   app.add_flag("--normalize", command->onnx.normalizes, "onnx: embeddings have unit length");
-  app.add_flag("--with-head", command->with_head, "safetensors: also write the weights of the classes");
+  app.add_flag("--with-head", command->state_dict.with_head,
+               "safetensors: also write the weights of the classes, and their names in config.json");
   app.callback([&call, command] { export_command(*command, call.console); });
 }
 

@@ -53,6 +53,10 @@ ClassNames::ClassNames(const Experiment& experiment, const Dataset& dataset) {
   }
 }
 
+std::string ClassNames::file_of(const Experiment& experiment, std::size_t set) {
+  return stem_of(experiment, set) + ".txt";
+}
+
 void ClassNames::add_checksums(SafetensorsMetadata& metadata) const {
   for (std::size_t set = 0; set < files_.size(); ++set)
     if (!names_[set].empty()) metadata.emplace(files_[set], names_checksum(texts_[set]));
@@ -68,7 +72,7 @@ std::vector<std::string> ClassNames::read(const std::filesystem::path& folder, c
   const std::string stem = stem_of(experiment, set);
   const auto checksum = metadata.find(stem);
   if (checksum == metadata.end()) return {};
-  const std::filesystem::path path = folder / (stem + ".txt");
+  const std::filesystem::path path = folder / file_of(experiment, set);
   const std::string text = read_file(path, max_file_bytes);
   if (names_checksum(text) != checksum->second)
     fail<InputError>("{}: is damaged: its checksum differs from the saved one", path.string());

@@ -21,6 +21,8 @@ class ClassNames {
   /// The names of a set; none if it has none.
   const std::vector<std::string>& of_set(std::size_t set) const { return names_[set]; }
 
+  /// The file of a set in a checkpoint's folder: `classes.txt`, or of several sets `classes-NAME.txt`.
+  static std::string file_of(const Experiment& experiment, std::size_t set);
   /// The names that a checkpoint keeps for a data set; none if it has none. InputError if the file is missing or
   /// damaged.
   static std::vector<std::string> read(const std::filesystem::path& folder, const SafetensorsMetadata& metadata,

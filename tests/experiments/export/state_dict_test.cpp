@@ -1,4 +1,6 @@
 // State dicts for PyTorch.
+#include "experiments/export/state_dict.h"
+
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -7,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/export/saved_tensor.h"
+#include "experiments/program/checkpoint_study.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
 #include "framework/files/atomic_file.h"
 #include "framework/files/safetensors.h"
@@ -33,6 +36,10 @@ Called export_to(const std::string& results, const std::filesystem::path& out, b
   return call(arguments);
 }
 
+Json config_of(const std::filesystem::path& folder) {
+  return Json::parse(read_file(folder / "config.json", 1 << 20));
+}
+
 }  // namespace
 
 TEST_CASE("a state dict has the backbone in PyTorch's order, with the steps of its batch norms") {
@@ -57,7 +64,7 @@ TEST_CASE("a state dict has the backbone in PyTorch's order, with the steps of i
     for (std::size_t channel = 0; channel < 4; ++channel)
       CHECK(torch[row * 256 + channel * 64 + 9] == ours[row * 256 + 9 * 4 + channel]);
 
-  const Json config = Json::parse(read_file(folder / "model/config.json", 1 << 20));
+  const Json config = config_of(folder / "model");
   CHECK(config["model_type"] == "layers");
   CHECK(config["embedding_size"] == 5);
   CHECK(config["image_size"] == Json{8, 8});
@@ -105,6 +112,88 @@ TEST_CASE("a class of int8 is its integers times their scale") {
   const std::vector<float> scales = elements_of(saved, "head.weight.scale");
   REQUIRE(rows.size() == 20);
   for (std::size_t i = 0; i < rows.size(); ++i) CHECK(rows[i] == static_cast<float>(integers[i]) * scales[i / 5]);
+}
+
+TEST_CASE("with the head, config.json has the names of the classes as Hugging Face's configurations do") {
+  const Scratch folder;
+  const std::string results = train_small(folder / "", {{"head", {{"classes", 6}}}});
+  REQUIRE(export_to(results, folder / "model", true).code == 0);
+  // The last two of the six classes have no people.
+  CHECK(config_of(folder / "model")["id2label"] == Json{{"0", "p0"}, {"1", "p1"}, {"2", "p2"}, {"3", "p3"}});
+  CHECK(config_of(folder / "model")["label2id"] == Json{{"p0", 0}, {"p1", 1}, {"p2", 2}, {"p3", 3}});
+  const std::string config = read_file(folder / "model/config.json", 1 << 20);
+  CHECK(config.find(R"("0": "p0",)") < config.find(R"("1": "p1",)"));
+  REQUIRE(export_to(results, folder / "backbone").code == 0);
+  CHECK(!config_of(folder / "backbone").contains("id2label"));
+
+  // Names that JSON cannot have, or that become the same there.
+  std::filesystem::rename(folder / "faces/p1", folder / "faces/b\xFF\n\"");
+  std::filesystem::rename(folder / "faces/p2", folder / "faces/b\xFE\n\"");
+  const Called other = call({"run", (folder / "small.json").string(), "--out", results, "--force"});
+  REQUIRE(other.code == 0);
+  REQUIRE(export_to(results, folder / "model", true).code == 0);
+  const std::string name = "b\uFFFD\n\"";
+  CHECK(config_of(folder / "model")["id2label"] == Json{{"0", name}, {"1", name}, {"2", "p0"}, {"3", "p3"}});
+  CHECK(config_of(folder / "model")["label2id"] == Json{{name, 0}, {"p0", 2}, {"p3", 3}});
+}
+
+TEST_CASE("more names than config.json takes lie in a text file beside it") {
+  const Scratch folder;
+  const FoundCheckpoint checkpoint = find_checkpoint(train_small(folder / ""));
+  const Experiment saved = checkpoint_study(checkpoint, {}, nullptr).variants.front().root;
+  const TrainedModel model = load_trained_model(saved, checkpoint);
+  const auto write = [&](std::size_t max_labels) {
+    write_state_dict(model, saved, checkpoint_experiment(checkpoint), {.with_head = true, .max_labels = max_labels},
+                     folder / "model");
+    return config_of(folder / "model");
+  };
+  CHECK(write(4).contains("label2id"));
+  CHECK(!std::filesystem::exists(folder / "model/classes.txt"));
+  const Json config = write(3);
+  CHECK(!config.contains("id2label"));
+  CHECK(!config.contains("label2id"));
+  CHECK(config["class_names"] == "classes.txt");
+  CHECK(read_file(folder / "model/classes.txt", 1 << 20) == "p0\np1\np2\np3\n");
+}
+
+TEST_CASE("several heads have their names by the data set") {
+  const Scratch folder;
+  const std::string results = train_small(folder / "");
+  write_people(folder / "others", {4, 4});
+  Json experiment = Json::parse(read_file(folder / "small.json", 1 << 20));
+  Json first = experiment["data"];
+  Json second = first;
+  first["name"] = "a";
+  second["name"] = "b";
+  second["path"] = (folder / "others").string();
+  experiment["data"] = {first, second};
+  experiment["head"] = {{{"classes", 4}}, {{"classes", 2}}};
+  write_file_atomically(folder / "two.json", experiment.dump());
+  const Called run = call({"run", (folder / "two.json").string(), "--out", (folder / "two").string()});
+  CAPTURE(run.err);
+  REQUIRE(run.code == 0);
+  REQUIRE(export_to((folder / "two").string(), folder / "model", true).code == 0);
+  const Json config = config_of(folder / "model");
+  CHECK(!config.contains("id2label"));
+  CHECK(config["heads"]["a"]["label2id"]["p3"] == 3);
+  CHECK(config["heads"]["b"]["id2label"] == Json{{"0", "p0"}, {"1", "p1"}});
+  CHECK(SafetensorsReader(folder / "model/model.safetensors").contains("head.b.weight"));
+}
+
+TEST_CASE("names that are missing or damaged are an error, and nothing is exported") {
+  const Scratch folder;
+  const std::string results = train_small(folder / "");
+  const std::filesystem::path names = find_checkpoint(results).path() / "classes.txt";
+  write_file_atomically(names, "p0\np1\np2\nP3\n");
+  Called exported = export_to(results, folder / "model", true);
+  CHECK(exported.code == 2);
+  CHECK(exported.err == "heddle: " + names.string() + ": is damaged: its checksum differs from the saved one\n");
+  std::filesystem::remove(names);
+  exported = export_to(results, folder / "model", true);
+  CHECK(exported.code == 2);
+  CHECK(exported.err == "heddle: " + names.string() + ": cannot be read: No such file or directory\n");
+  CHECK(!std::filesystem::exists(folder / "model"));
+  CHECK(export_to(results, folder / "model").code == 0);  // the backbone needs no names
 }
 
 }  // namespace heddle::test
