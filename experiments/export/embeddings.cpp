@@ -6,6 +6,7 @@
 #include "experiments/data/files/folder_people.h"
 #include "experiments/data/files/natural_order.h"
 #include "experiments/export/npy.h"
+#include "experiments/export/parquet.h"
 #include "experiments/training/evaluation/embed.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "framework/description/printable.h"
@@ -58,6 +59,29 @@ class NpyFile final : public EmbeddingsFile {
  private:
   NpyWriter file_;
   AtomicFile names_;
+};
+
+class ParquetFile final : public EmbeddingsFile {
+ public:
+  ParquetFile(const fs::path& path, std::vector<std::string> images, std::int64_t dimension)
+      : file_(path, {.text = "image", .vector = "embedding", .dimension = dimension}),
+        images_(std::move(images)),
+        dimension_(static_cast<std::size_t>(dimension)) {}
+  void append(std::span<const float> embeddings) override {
+    std::vector<std::string> names;  // Parquet's texts are UTF-8
+    for (std::size_t i = 0; i < embeddings.size() / dimension_; ++i) names.push_back(printable(images_.at(next_++)));
+    file_.append(names, embeddings);
+  }
+  void commit() override {
+    file_.finish();
+    file_.commit();
+  }
+
+ private:
+  ParquetWriter file_;
+  std::vector<std::string> images_;
+  std::size_t dimension_;
+  std::size_t next_ = 0;
 };
 
 class CsvFile final : public EmbeddingsFile {
@@ -118,8 +142,9 @@ std::vector<std::string> find_images(const std::vector<fs::path>& paths) {
 std::unique_ptr<EmbeddingsFile> open_embeddings(const fs::path& path, const std::vector<std::string>& images,
                                                 std::int64_t dimension) {
   if (path.extension() == ".npy") return std::make_unique<NpyFile>(path, images, dimension);
+  if (path.extension() == ".parquet") return std::make_unique<ParquetFile>(path, images, dimension);
   if (path.extension() == ".csv") return std::make_unique<CsvFile>(path, images, dimension);
-  fail<InputError>("{}: expected a file that ends in .npy or .csv", path.string());
+  fail<InputError>("{}: expected a file that ends in .npy, .parquet or .csv", path.string());
 }
 
 void embed_files(const CheckpointModel& model, const std::vector<std::string>& files, bool normalizes, Job* job,

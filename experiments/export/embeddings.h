@@ -17,7 +17,8 @@ namespace heddle {
 std::vector<std::string> find_images(const std::vector<std::filesystem::path>& paths);
 
 /// A file of embeddings: `.npy`, f32 [images, d], with the images' paths, one per line, in a file `.txt` of the same
-/// name; or `.csv`, one line per image. The files appear when they are complete.
+/// name; `.parquet`, with the columns `image` and `embedding`; or `.csv`, one line per image. The files appear when
+/// they are complete.
 class EmbeddingsFile {
  public:
   virtual ~EmbeddingsFile() = default;

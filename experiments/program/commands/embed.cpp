@@ -54,8 +54,10 @@ void add_embed(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<EmbedCommand>();
   add_checkpoint_option(app, command->checkpoint);
   app.add_option("IMAGES", command->images, "image files, and folders of images")->required();
-  app.add_option("--out", command->out,
-                 "FILE.npy: f32 [images, features], with the images' paths in FILE.txt; or FILE.csv")
+  app.add_option(
+         "--out", command->out,
+         "FILE.npy: f32 [images, features], with the images' paths in FILE.txt; FILE.parquet: columns image and "
+         "embedding, a list of f32; or FILE.csv")
       ->required();
   app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as evaluation.flip does");
   app.add_flag("--normalize", command->normalizes, "embeddings have unit length");

@@ -110,7 +110,8 @@ TEST_CASE("embed names what is wrong with its images and its file, and leaves no
   const auto path = [&](const char* name) { return (folder / name).string(); };
   CHECK(error(path("none"), "e.npy") == "heddle: " + path("none") + ": does not exist\n");
   CHECK(error(path("results"), "e.npy") == "heddle: " + path("results") + ": has no images\n");
-  CHECK(error(path("faces"), "e.txt") == "heddle: " + path("e.txt") + ": expected a file that ends in .npy or .csv\n");
+  CHECK(error(path("faces"), "e.txt") ==
+        "heddle: " + path("e.txt") + ": expected a file that ends in .npy, .parquet or .csv\n");
   const std::string jpeg = face_as_jpeg(0, 0);
   write_file_atomically(folder / "broken.jpg", jpeg.substr(0, jpeg.size() - 12));
   CHECK(error(path("broken.jpg"), "e.npy") ==
