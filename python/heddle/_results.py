@@ -137,13 +137,18 @@ def trace(path: PathLike) -> pd.DataFrame:
 def embeddings(path: PathLike) -> pd.DataFrame:
     """What `heddle embed --out FILE` wrote: one row per image, whose path is the index, and columns e0, e1, ..
 
-    `heddle.embeddings("faces.npy").to_parquet("faces.parquet")` makes a Parquet file (with PyArrow).
+    Parquet needs PyArrow.
     """
     file = Path(path)
     if file.suffix == ".csv":
         return pd.read_csv(file, index_col="image", dtype={"image": str}, keep_default_na=False)
-    rows = np.load(file, mmap_mode="r")
-    images = file.with_suffix(".txt").read_text(encoding="utf-8").split("\n")[:-1]
+    if file.suffix == ".parquet":
+        table = pd.read_parquet(file)
+        images = table["image"].tolist()
+        rows = np.stack(table["embedding"].tolist())
+    else:
+        rows = np.load(file, mmap_mode="r")
+        images = file.with_suffix(".txt").read_text(encoding="utf-8").split("\n")[:-1]
     if rows.ndim != 2 or len(images) != len(rows):
         raise ValueError(f"{file}: expected one row for each of {len(images)} images, got shape {rows.shape}")
     return pd.DataFrame(rows, index=pd.Index(images, name="image"), columns=[f"e{i}" for i in range(rows.shape[1])])

@@ -7,14 +7,15 @@ embeddings must agree to 1e-5 of the largest element.
 """
 
 import json
+import os
 import pathlib
-import subprocess
 import sys
 
 import numpy
 import onnxruntime
 from PIL import Image
 from safetensors.numpy import load_file
+from script_checks import check, difference, finish, heddle
 
 try:
     import torch
@@ -24,8 +25,7 @@ except ImportError:
 
 TOLERANCE = 1e-5
 work = pathlib.Path(sys.argv[1])
-heddle = pathlib.Path('heddle').resolve()
-passed = failed = 0
+os.chdir(work)
 
 LAYERS = [
     {'type': 'conv2d', 'out': 8, 'bias': True, 'stride': 2},
@@ -112,25 +112,6 @@ def iresnet18(embedding, side):
     return model
 
 
-def check(what, ok, detail=''):
-    global passed, failed
-    passed += ok
-    failed += not ok
-    if not ok:
-        print(f'FAILED: {what}: {detail}')
-
-
-def call(*words):
-    done = subprocess.run([str(heddle), *map(str, words)], cwd=work, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f'heddle {" ".join(map(str, words))}: exit code {done.returncode}\n{done.stderr}')
-
-
-def difference(ours, theirs):
-    """The largest difference, relative to the largest element."""
-    return float(numpy.abs(ours - theirs).max() / numpy.abs(ours).max())
-
-
 def make_images(side):
     folder = work / f'images_{side}'
     noise = numpy.random.default_rng(1)
@@ -163,12 +144,12 @@ def test_model(name, model, side, make_torch):
         'evaluation': {},
     }
     (work / f'{name}.json').write_text(json.dumps(experiment))
-    call('run', f'{name}.json')
+    heddle('run', f'{name}.json')
     results = f'results/{name}'
-    call('embed', results, images, '--out', f'{name}.npy')
-    call('export', results, '--format', 'onnx', '--out', f'{name}.onnx')
-    call('export', results, '--format', 'onnx', '--out', f'{name}_pixels.onnx', '--preprocessing', '--normalize')
-    call('export', results, '--format', 'safetensors', '--out', name, '--with-head')
+    heddle('embed', results, images, '--out', f'{name}.npy')
+    heddle('export', results, '--format', 'onnx', '--out', f'{name}.onnx')
+    heddle('export', results, '--format', 'onnx', '--out', f'{name}_pixels.onnx', '--preprocessing', '--normalize')
+    heddle('export', results, '--format', 'safetensors', '--out', name, '--with-head')
 
     ours = numpy.load(work / f'{name}.npy')
     pixels = pixels_of(work / f'{name}.txt')
@@ -200,5 +181,4 @@ for model_name, arguments in MODELS.items():
     test_model(model_name, *arguments)
 if torch is None:
     print('not run: torchvision: there is no torch')
-print(f'{passed} passed, {failed} failed')
-sys.exit(failed > 0)
+finish()

@@ -8,11 +8,11 @@ for people with one image and with several.
 
 import json
 import pathlib
-import subprocess
 import sys
 
 import faiss
 import numpy
+from script_checks import check, finish, heddle
 
 TOLERANCE = 2e-6
 FEATURES = 32
@@ -20,24 +20,6 @@ PEOPLE = 4000
 PROBES = 200
 TOP = 10
 work = pathlib.Path(sys.argv[1])
-heddle = pathlib.Path('heddle').resolve()
-passed = failed = 0
-
-
-def check(what, is_right):
-    global passed, failed
-    if is_right:
-        passed += 1
-    else:
-        failed += 1
-        print(f'FAILED: {what}')
-
-
-def run(*arguments):
-    called = subprocess.run([heddle, *map(str, arguments)], capture_output=True, text=True)
-    if called.returncode:
-        sys.exit(f'heddle {" ".join(map(str, arguments))}\n{called.stderr}')
-    return called.stdout
 
 
 def train():
@@ -50,7 +32,7 @@ def train():
         'train': {'batch': 4, 'steps': 1},
     }
     (work / 'small.json').write_text(json.dumps(experiment))
-    run('run', work / 'small.json', '--out', work / 'results')
+    heddle('run', work / 'small.json', '--out', work / 'results')
     return work / 'results'
 
 
@@ -61,8 +43,8 @@ def write_rows(name, rows, names):
 
 
 def compare(what, results, gallery, probes, *options):
-    found = json.loads(run('search', results, gallery, probes, '--top', TOP, '--json', '--threshold', '0.5', '--index',
-                           work / 'index.npy', *options))
+    found = json.loads(heddle('search', results, gallery, probes, '--top', TOP, '--json', '--threshold', '0.5', '--index',
+                              work / 'index.npy', *options))
     rows = numpy.load(work / 'index.npy')
     names = (work / 'index.txt').read_text().splitlines()
     index = faiss.IndexFlatIP(FEATURES)
@@ -89,8 +71,7 @@ def main():
     order = random.permutation(3 * PEOPLE)  # of images that are not sorted by their people
     several = write_rows('several', draw(3 * PEOPLE), [f'faces/person{i % PEOPLE}/{i}.jpg' for i in order])
     compare('people with three images', results, several, probes)
-    print(f'{passed} passed, {failed} failed')
-    return failed > 0
+    finish()
 
 
-sys.exit(main())
+main()
