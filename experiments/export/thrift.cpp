@@ -47,10 +47,10 @@ void ThriftWriter::begin_field(int field, Type type) {
 }
 
 void ThriftWriter::begin_list(int field, Type type, std::size_t size) {
-  constexpr std::size_t largest_short_size = 14;
+  constexpr std::size_t max_short_size = 14;
   begin_field(field, Type::list);
-  const bool is_short = size <= largest_short_size;
-  bytes_ += static_cast<char>((is_short ? size : largest_short_size + 1) << 4 | static_cast<std::size_t>(type));
+  const bool is_short = size <= max_short_size;
+  bytes_ += static_cast<char>((is_short ? size : max_short_size + 1) << 4 | static_cast<std::size_t>(type));
   if (!is_short) append_varint(bytes_, size);
 }
 

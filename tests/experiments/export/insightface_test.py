@@ -7,35 +7,19 @@ first nodes of a model are named Sub and Mul; the model is exported in both ways
 """
 
 import json
+import os
 import pathlib
-import subprocess
 import sys
 
 import numpy
 import onnxruntime
 from insightface.model_zoo.arcface_onnx import ArcFaceONNX
 from PIL import Image
+from script_checks import check, difference, finish, heddle
 
 TOLERANCE = 1e-5
 SIDE = 112
 work = pathlib.Path(sys.argv[1])
-heddle = pathlib.Path('heddle').resolve()
-passed = failed = 0
-
-
-def check(what, good, detail):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print(f'FAILED: {what}: {detail}')
-
-
-def call(*words):
-    done = subprocess.run([str(heddle), *map(str, words)], cwd=work, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f'heddle {" ".join(map(str, words))}: exit code {done.returncode}\n{done.stderr}')
 
 
 def make_images(folder):
@@ -53,7 +37,7 @@ def compare(name, ours, images):
     theirs = ArcFaceONNX(file, session)
     check(f'{name}: the size of images', theirs.input_size == (SIDE, SIDE), theirs.input_size)
     features = theirs.get_feat(images)
-    apart = float(numpy.abs(ours - features).max() / numpy.abs(ours).max())
+    apart = difference(ours, features)
     print(f'{name}: pixels less {theirs.input_mean}, by {theirs.input_std}; ArcFaceONNX differs by {apart:.1e}')
     check(f'{name}: the embeddings', apart < TOLERANCE, apart)
     unit = ours / numpy.linalg.norm(ours, axis=1, keepdims=True)
@@ -61,20 +45,20 @@ def compare(name, ours, images):
     check(f'{name}: the similarities', apart < TOLERANCE, apart)
 
 
-make_images(work / 'images')
+os.chdir(work)
+make_images(pathlib.Path('images'))
 experiment = {
     'name': 'faces', 'threads': 1,
     'data': {'type': 'image_folder', 'path': 'images', 'image': [3, SIDE, SIDE], 'train_per_identity': 3},
     'model': {'type': 'iresnet18', 'embedding': 64}, 'head': {'classes': 4}, 'train': {'batch': 8, 'steps': 2}}
-(work / 'faces.json').write_text(json.dumps(experiment))
-call('run', 'faces.json')
-call('embed', 'results/faces', 'images', '--out', 'faces.npy')
-call('export', 'results/faces', '--format', 'onnx', '--out', 'network.onnx')
-call('export', 'results/faces', '--format', 'onnx', '--out', 'pixels.onnx', '--preprocessing')
+pathlib.Path('faces.json').write_text(json.dumps(experiment))
+heddle('run', 'faces.json')
+heddle('embed', 'results/faces', 'images', '--out', 'faces.npy')
+heddle('export', 'results/faces', '--format', 'onnx', '--out', 'network.onnx')
+heddle('export', 'results/faces', '--format', 'onnx', '--out', 'pixels.onnx', '--preprocessing')
 embeddings = numpy.load(work / 'faces.npy')
 # As OpenCV reads them: blue, green, red.
 bgr = [numpy.asarray(Image.open(work / path))[:, :, ::-1].copy() for path in (work / 'faces.txt').read_text().splitlines()]
 compare('network', embeddings, bgr)
 compare('pixels', embeddings, bgr)
-print(f'{passed} passed, {failed} failed')
-sys.exit(failed > 0)
+finish()

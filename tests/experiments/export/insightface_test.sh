@@ -8,14 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python=${1-}
-if [[ ! $python ]]; then
-  python=$work/venv/bin/python
-  if ! { python3 -m venv "$work/venv" && "$python" -m pip -q install insightface onnxruntime pillow; } >"$work/pip" 2>&1; then
-    tail -n 3 "$work/pip"
-    echo "not run: Python's packages could not be installed"
-    exit 77
-  fi
-fi
+# shellcheck source=tests/support/python.sh
+source tests/support/python.sh
+choose_python "${1-}" insightface onnxruntime pillow
 ./heddle --version >/dev/null || exit 1
 "$python" tests/experiments/export/insightface_test.py "$work"

@@ -14,7 +14,7 @@
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
-namespace heddle {
+namespace heddle::test {
 namespace {
 
 std::uint64_t take_varint(std::string_view& bytes) {
@@ -274,4 +274,4 @@ TEST_CASE("numbers, texts and lists of thrift have the bytes of its specificatio
   CHECK(message_of([&] { wrong.i32(2, 1); }) == "a thrift struct: field 2 cannot follow field 2");
 }
 
-}  // namespace heddle
+}  // namespace heddle::test
