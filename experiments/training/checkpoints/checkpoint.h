@@ -53,7 +53,7 @@ class CheckpointFolder {
   std::optional<std::int64_t> latest() const;
   /// Removes all checkpoints, so that those of an earlier run are not resumed.
   void clear() const;
-  /// A collective call. Older checkpoints are removed once this one is whole. Lazy classes are brought up to date: a
+  /// A collective call. Older checkpoints are removed once this one is whole. Classes with deferred steps catch up first: a
   /// run that saves at different steps rounds them differently, but has the same values. `remarks` are kept beside the
   /// metadata of the run.
   void save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks = {}) const;
