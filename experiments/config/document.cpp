@@ -39,11 +39,12 @@ std::string read_config_text(const std::filesystem::path& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail<InputError>("{}: cannot be read: {}", path.string(), std::strerror(errno));
-  std::string text(kMaxFile + 1, '\0');
+  std::string text(max_json_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (file.bad()) fail<InputError>("{}: cannot be read: {}", path.string(), std::strerror(errno));
-  if (text.size() > kMaxFile) fail<InputError>("{}: expected at most {} MiB", path.string(), kMaxFile >> 20);
+  if (text.size() > max_json_bytes)
+    fail<InputError>("{}: expected at most {} MiB", path.string(), max_json_bytes >> 20);
   return text;
 }
 

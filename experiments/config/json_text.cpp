@@ -106,7 +106,7 @@ class Builder {
     frame.is_duplicate = !frame.keys.insert(key).second;
     frame.key = std::move(key);
     frame.has_key = true;
-    if (frame.is_duplicate && result_.duplicates.size() < kMostProblems) {
+    if (frame.is_duplicate && result_.duplicates.size() < max_problems) {
       result_.duplicates.push_back({pointer(), static_cast<std::uint32_t>(result_.values)});
     }
     return true;
@@ -129,7 +129,7 @@ class Builder {
 
   template <class Data>
   Value make(Data data) {
-    if (++result_.values > kMostValues) fail<InputError>("{}: expected at most {} values", name_, kMostValues);
+    if (++result_.values > max_json_values) fail<InputError>("{}: expected at most {} values", name_, max_json_values);
     Value value;
     value.data = std::move(data);
     value.order = static_cast<std::uint32_t>(result_.values);
@@ -141,8 +141,8 @@ class Builder {
   }
   template <class Data>
   bool open(Data data) {
-    if (frames_.size() == kDeepestNesting) {
-      fail<InputError>("{}: {}: expected at most {} levels of nesting", name_, shortened(pointer()), kDeepestNesting);
+    if (frames_.size() == max_json_nesting) {
+      fail<InputError>("{}: {}: expected at most {} levels of nesting", name_, shortened(pointer()), max_json_nesting);
     }
     Value value = make(std::move(data));
     frames_.emplace_back().value = std::move(value);
@@ -233,7 +233,7 @@ void write(const Value& value, int indent, std::string& out) {
 }  // namespace
 
 ParsedJson parse_json(std::string_view text, std::string_view name) {
-  if (text.size() > kMaxFile) fail<InputError>("{}: expected at most {} MiB", name, kMaxFile >> 20);
+  if (text.size() > max_json_bytes) fail<InputError>("{}: expected at most {} MiB", name, max_json_bytes >> 20);
   // The library takes a zero byte for the end of the text and would ignore what follows.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     throw NotJson(fmt::format("{}: {}: expected text, got a zero byte", name, line_and_column(text, zero)));

@@ -11,9 +11,9 @@
 
 namespace heddle {
 
-inline constexpr std::size_t kMaxFile = std::size_t{16} << 20;
-inline constexpr std::size_t kDeepestNesting = 64;
-inline constexpr std::size_t kMostValues = 1'000'000;
+inline constexpr std::size_t max_json_bytes = std::size_t{16} << 20;
+inline constexpr std::size_t max_json_nesting = 64;
+inline constexpr std::size_t max_json_values = 1'000'000;
 
 /// The text is not JSON. The message starts with the name that parse_json was given.
 class NotJson : public InputError {

@@ -65,7 +65,7 @@ class Outliner final : public Describer {
     Node& node = leaf(key, Kind::subset, subset_value(value, names, all), help);
     node.names.assign(names.begin(), names.end());
     node.all = all;
-    node.least = least;
+    node.min_names = least;
   }
   void object(Key key, const Body& body, std::string_view help) override { visit(add(key, Kind::object, help), body); }
   void optional_object(Key key, bool& present, const Body& body, std::string_view help) override {

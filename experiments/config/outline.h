@@ -32,7 +32,7 @@ struct Node {
   Range length;                     ///< lists only
   std::vector<std::string> names;   ///< choices and subsets only
   std::string all;                  ///< subsets only: the word that stands for all names
-  std::size_t least = 0;            ///< subsets only: the smallest number of names
+  std::size_t min_names = 0;        ///< subsets only: the smallest number of names
 
   // Objects.
   std::list<Node> fields;

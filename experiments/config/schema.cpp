@@ -148,7 +148,7 @@ class SchemaWriter {
   static Value subset(const Node& node) {
     Object items{{"enum", names(node.names)}};
     Object some{{"type", text("array")}, {"items", {std::move(items)}}, {"uniqueItems", {true}}};
-    add_length(some, at_least(static_cast<double>(node.least)));
+    add_length(some, at_least(static_cast<double>(node.min_names)));
     return {Array{{Object{{"const", text(node.all)}}}, {std::move(some)}}};
   }
   static void add_items(Object& schema, std::string_view type, const Node& node) {

@@ -32,7 +32,7 @@ std::string Source::where(std::uint32_t index, std::string_view pointer) const {
 }
 
 bool Problems::is_full() const {
-  return problems_.size() >= 10 * kMostProblems;
+  return problems_.size() >= 10 * max_problems;
 }
 
 void Problems::add(std::uint32_t order, std::string text) {
@@ -49,7 +49,7 @@ void Problems::raise() {
   if (problems_.empty()) return;
   std::stable_sort(problems_.begin(), problems_.end(),
                    [](const Problem& a, const Problem& b) { return a.order < b.order; });
-  const std::size_t shown = std::min(problems_.size(), kMostProblems);
+  const std::size_t shown = std::min(problems_.size(), max_problems);
   std::string text;
   for (std::size_t i = 0; i < shown; ++i) text += (i > 0 ? "\n" : "") + problems_[i].text;
   const std::size_t rest = problems_.size() - shown + more_;

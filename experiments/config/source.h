@@ -12,7 +12,7 @@
 namespace heddle {
 
 /// The order of every value of a `--set`: after the file's.
-inline constexpr std::uint32_t kAfterTheFile = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t after_the_file = std::numeric_limits<std::uint32_t>::max();
 
 /// A file, the patches inside it, and the `--set`s that came on top. Origin 0 is the file itself.
 class Source {

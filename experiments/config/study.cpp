@@ -16,8 +16,8 @@
 namespace heddle {
 namespace {
 
-constexpr std::size_t kMostVariantValues = 5'000'000;  // bounds the memory that a hostile file can ask for
-const std::vector<std::string> kFrontKeys = {"$schema", "variants"};
+constexpr std::size_t max_variant_values = 5'000'000;  // bounds the memory that a hostile file can ask for
+const std::vector<std::string> front_keys = {"$schema", "variants"};
 
 struct PatchedVariant {
   std::string name;
@@ -31,7 +31,7 @@ bool is_folder_name(std::string_view name) {
   return name.find_first_of("/\\:*?\"<>|") == std::string_view::npos;
 }
 
-constexpr std::string_view kFolderName = "a name that a folder can have";
+constexpr std::string_view folder_name_text = "a name that a folder can have";
 
 /// Reads the keys around the root: "$schema", "variants" and the name.
 class Front {
@@ -93,7 +93,7 @@ class Front {
         has_name = true;
         const std::string* const name = member.value.get_if<std::string>();
         if (name == nullptr || !is_folder_name(*name)) {
-          expected(member.value, inner, kFolderName);
+          expected(member.value, inner, folder_name_text);
         } else if (std::any_of(variants.begin(), variants.end(), [&](const auto& v) { return v.name == *name; })) {
           report(member.value, inner, fmt::format("expected a name of its own, got {} again", in_quotes(*name)));
         } else {
@@ -113,7 +113,7 @@ class Front {
         report(member.value, inner, "unknown key" + (near.empty() ? "; expected " + one_of_words(known) : near));
       }
     }
-    if (!has_name) report(given, pointer + "/name", fmt::format("expected {}, got nothing", kFolderName));
+    if (!has_name) report(given, pointer + "/name", fmt::format("expected {}, got nothing", folder_name_text));
     variants.push_back(std::move(variant));
   }
 
@@ -144,10 +144,10 @@ std::vector<Setting> parse_settings(std::span<const std::string> sets, Source& s
                          in_quotes(setting.path[0]));
       }
       set_origin(setting.value, source.add_set(setting.dotted(), setting.pointer()));
-      set_order(setting.value, kAfterTheFile);
+      set_order(setting.value, after_the_file);
       settings.push_back(std::move(setting));
     } catch (const InputError& error) {
-      problems.add(kAfterTheFile, error.what());
+      problems.add(after_the_file, error.what());
     }
   }
   sort_settings(settings);
@@ -160,7 +160,7 @@ void apply_settings(const std::vector<Setting>& settings, Value& root, const Nod
     try {
       apply(setting, root, &shape, discarded);
     } catch (const InputError& error) {
-      problems.add(kAfterTheFile, error.what());
+      problems.add(after_the_file, error.what());
     }
   }
 }
@@ -215,8 +215,8 @@ ExperimentFile read_experiment_text(std::string_view text, const std::string& fi
   Front front(std::move(parsed.root), *source, problems);
   front.take_schema();
   std::vector<PatchedVariant> variants = front.take_variants();
-  if (variants.size() * parsed.values > kMostVariantValues) {
-    fail<InputError>("{}: /variants: expected at most {} values in all variants together", file, kMostVariantValues);
+  if (variants.size() * parsed.values > max_variant_values) {
+    fail<InputError>("{}: /variants: expected at most {} values in all variants together", file, max_variant_values);
   }
   const std::vector<Setting> settings = parse_settings(sets, *source, problems);
   const Node shape = outline(make_root(), Scope::everything);
@@ -229,13 +229,13 @@ ExperimentFile read_experiment_text(std::string_view text, const std::string& fi
     merge(root, variant.patch, &shape, discarded);
     apply_settings(settings, root, shape, discarded, problems);
     warn(discarded, root, *source, result.warnings);
-    read_value(root, *source, problems, make_root(), kFrontKeys);
+    read_value(root, *source, problems, make_root(), front_keys);
 
     const Value* const name = find(*root.get_if<Object>(), "name");
     result.name = std::filesystem::path(file).stem().string();
     if (name != nullptr && name->is<std::string>()) {
       result.name = *name->get_if<std::string>();
-      if (!is_folder_name(result.name)) front.expected(*name, "/name", kFolderName);
+      if (!is_folder_name(result.name)) front.expected(*name, "/name", folder_name_text);
     }
     if (variant.name.empty()) variant.name = result.name;
     result.variants.push_back({variant.name, Document(std::make_shared<const Document::Contents>(

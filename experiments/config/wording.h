@@ -12,7 +12,7 @@
 namespace heddle {
 
 /// The number of errors of one file that are reported together.
-inline constexpr std::size_t kMostProblems = 20;
+inline constexpr std::size_t max_problems = 20;
 
 /// ` >= 1`, ` from 0 to 1`, ` >= 0 and < 1`, or nothing.
 std::string range_words(const Range& range);

@@ -45,9 +45,9 @@ class ResultsFolder {
   /// Writes all other files; may be called with what there is so far. schedule.csv is the first variant's; where there
   /// are several, each has its own in variants/NAME/.
   void write(const RunResult& run);
-  /// The same after each variant, unless the last write was less than a second ago and had nearly as many variants: a
-  /// study of very many short variants is written a number of times that grows with the logarithm of theirs, and no run
-  /// that is killed loses more than the last second of its summary.
+  /// The same after each variant, unless the last write was less than a second ago and had nearly as many variants: so
+  /// that a study of n short variants is written O(log n) times, and no run that is killed loses more than the last
+  /// second of its summary.
   void write_if_due(const RunResult& run);
   /// Writes the variants that the last write did not include.
   void finish(const RunResult& run);

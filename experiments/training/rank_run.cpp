@@ -152,7 +152,7 @@ class RankRun {
   void load(std::int64_t steps_done) {
     const std::string note = checkpoints_.load(*trainer_, steps_done, settings_.head);
     if (!leads()) return;
-    for (std::size_t set = 0; settings_.head == SavedHead::left && set < experiment_.heads(); ++set)
+    for (std::size_t set = 0; settings_.head == SavedHead::fresh && set < experiment_.heads(); ++set)
       observer_.on_note(fmt::format("begins a new head of {} classes", experiment_.head_of(set).classes));
     if (!note.empty()) observer_.on_note(note);
   }

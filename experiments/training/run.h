@@ -47,7 +47,7 @@ struct RunSettings {
   bool asks_bytes_only = false;
   /// Costs of stages that earlier variants have measured, to which this run adds; null: all are measured anew.
   StageProfiles* profiles = nullptr;
-  /// Null: the run cannot be interrupted. One with virtual time or on plan cannot be either.
+  /// Null: the run cannot be interrupted. Runs with virtual time or on plan cannot be interrupted.
   Interruption* interruption = nullptr;
   /// Null: the run is not observed.
   RunObserver* observer = nullptr;

@@ -66,7 +66,7 @@ void Accumulator::add(Tensor gradient) {
   if (!gradient_.defined()) {
     // A view or a shared tensor must not be changed later.
     if (!gradient.is_sole_owner() || gradient.bytes() != gradient.storage()->bytes()) gradient = gradient.clone();
-    gradient.storage()->recategorise(category_);
+    gradient.storage()->recategorize(category_);
     gradient_ = std::move(gradient);
     return;
   }

@@ -23,8 +23,8 @@ struct ClassTable {
 /// linear map of its weights and velocities, the same for all rows.
 struct DeferredSteps {
   std::int64_t count = 0;
-  Tensor maps{};  // f64 [n, 4]: products of SgdMaps (framework/scalars/sgd_map.h), where `place_of` puts them; n >= 2 *
-                  // count
+  /// f64 [n, 4], n >= 2 * count: products of SgdMaps (framework/scalars/sgd_map.h), where `place_of` puts them.
+  Tensor maps{};
 };
 
 /// `size` rows of a table: begin .. begin + size - 1, or those that the index names.

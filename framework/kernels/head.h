@@ -14,7 +14,7 @@ namespace heddle {
 struct StepMargin {
   MarginConfig config{};
   Tensor running{};    // f64: its running statistics; undefined: it has none
-  Tensor parameter{};  // [B], one per row; undefined: the margin asks nothing of rows
+  Tensor parameter{};  // [B], one per row; undefined: the margin has no row statistic
 };
 
 /// Which classes the columns of logits are: c of them from class `begin` on.
@@ -28,7 +28,7 @@ struct HeadColumns {
 /// The weights of the rows' own classes, k for each row.
 struct HeadTargets {
   Tensor labels;       // [B], i64: each row's class
-  IndexRange range{};  // the classes that are here; what is said of the others' weights is not read
+  IndexRange range{};  // this shard's classes; rows of other classes are not read
   Tensor rows;         // [B * k, d]
   Tensor scale{};      // [B * k], 1 / |w|; undefined: 1
 };
@@ -39,7 +39,7 @@ struct LossFactors {
   Tensor row_weights{};    // [B]; undefined: 1
 };
 
-/// What is known of each row when all of its logits were seen; all [B].
+/// What is known of each row once all of its logits have been seen; all [B].
 struct HeadSoftmax {
   Tensor reference;     // what the exponentials are relative to
   Tensor log_sums;      // ln of the sum of the logits' exponentials

@@ -43,7 +43,7 @@ struct WeightRows {
   std::int64_t held = 0;  // first element within what the rank holds; rows follow each other there
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t whole = 0;   // its row-major index in the whole parameter
+  std::int64_t whole = 0;   // the row-major index of the first element in the whole parameter
   std::int64_t stride = 0;  // the distance between the beginnings of rows, in the whole
 };
 

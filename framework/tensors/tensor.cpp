@@ -29,7 +29,7 @@ void* Storage::data() const {
   return data_;
 }
 
-void Storage::recategorise(Category category) {
+void Storage::recategorize(Category category) {
   if (!is_released_) device_.meter().move(category_, category, bytes_);
   category_ = category;
 }

@@ -32,7 +32,7 @@ class Storage {
   void* data() const;
   std::int64_t bytes() const { return bytes_; }
   Category category() const { return category_; }
-  void recategorise(Category category);
+  void recategorize(Category category);
 
   /// Frees the bytes, and everything derived from them, while tensors still share this storage.
   void release();

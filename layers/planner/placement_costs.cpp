@@ -181,7 +181,7 @@ std::vector<ConversionCost> PlacementCosts::convert(int value, const Placements&
   const Shape whole = model_.shape(value, options_.samples);
   const auto traversals = static_cast<double>(options_.micro_batches);
   std::vector<ConversionCost> conversions;
-  Placements where = normalised(from, options_.mesh);
+  Placements where = normalized(from, options_.mesh);
   for (const StepTraffic& traffic :
        redistribution_traffic(whole, options_.precision.activations, from, to, options_.mesh, {})) {
     Placements next = where;

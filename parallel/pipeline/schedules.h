@@ -21,17 +21,17 @@ struct ScheduleShape {
 };
 
 // schedules.cpp, and schedules_*.cpp for each family, give the source, the formula and a picture beside each function.
-Schedule naive(const ScheduleShape& shape);        // one micro-batch after another: no two ranks compute at once
-Schedule gpipe(const ScheduleShape& shape);        // Huang et al. 2019
-Schedule one_f_one_b(const ScheduleShape& shape);  // `1f1b`: Narayanan et al. 2019, 2021 (with flushes)
-Schedule interleaved(const ScheduleShape& shape);  // Narayanan et al. 2021: interleaved 1f1b
-Schedule looped_bfs(const ScheduleShape& shape);   // Lamy-Poirier 2023: breadth-first
-Schedule zb_h1(const ScheduleShape& shape);        // Qi et al. 2023, zero bubble
-Schedule zb_h2(const ScheduleShape& shape);        // m >= 2p - 1
-Schedule zb_v(const ScheduleShape& shape);         // Qi et al. 2024, controllable memory: V-shaped
-Schedule v_half(const ScheduleShape& shape);
-Schedule v_min(const ScheduleShape& shape);
-Schedule interleaved_zb(const ScheduleShape& shape);       // PyTorch: interleaved 1f1b, weight parts in its gaps
+Schedule naive(const ScheduleShape& shape);           // one micro-batch after another: no two ranks compute at once
+Schedule gpipe(const ScheduleShape& shape);           // Huang et al. 2019
+Schedule one_f_one_b(const ScheduleShape& shape);     // `1f1b`: Narayanan et al. 2019, 2021 (with flushes)
+Schedule interleaved(const ScheduleShape& shape);     // Narayanan et al. 2021: interleaved 1f1b
+Schedule looped_bfs(const ScheduleShape& shape);      // Lamy-Poirier 2023: breadth-first
+Schedule zb_h1(const ScheduleShape& shape);           // Qi et al. 2023, zero bubble
+Schedule zb_h2(const ScheduleShape& shape);           // m >= 2p - 1
+Schedule zb_v(const ScheduleShape& shape);            // Qi et al. 2024, controllable memory: V-shaped
+Schedule v_half(const ScheduleShape& shape);          // the same: half of 1f1b's activations
+Schedule v_min(const ScheduleShape& shape);           // the same: a third of them
+Schedule interleaved_zb(const ScheduleShape& shape);  // PyTorch: interleaved 1f1b, weight parts in its gaps
 Schedule interleaved_zb_long(const ScheduleShape& shape);  // the same with interleaved 1f1b's warm-up
 Schedule dualpipe_v(const ScheduleShape& shape);           // DeepSeek-V3's DualPipe cut in half
 
@@ -39,7 +39,7 @@ struct ScheduleType {
   std::string_view name;         // as in an experiment: `1f1b`
   std::string_view description;  // one line for `heddle list schedules`
   Schedule (*make)(const ScheduleShape&);
-  /// The least and the largest number of chunks that it takes; without the latter, any larger number.
+  /// The least and the largest number of chunks that it takes; if empty, there is no largest.
   int min_chunks = 1;
   std::optional<int> max_chunks = 1;
 };

@@ -43,7 +43,7 @@ class AxisSet {
   /// The axes that are not among others.
   constexpr AxisSet without(AxisSet others) const { return of_index(bits_ & ~others.bits_); }
   constexpr bool operator==(const AxisSet&) const = default;
-  /// 0 .. 7, another for every set: bit i stands for all_axes[i].
+  /// 0 .. 7, different for every set: bit i stands for all_axes[i].
   constexpr unsigned index() const { return bits_; }
   template <class F>
   constexpr void for_each(F&& f) const {

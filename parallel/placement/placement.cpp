@@ -21,7 +21,7 @@ std::string to_string(const Placements& placements, const Mesh& mesh) {
   return text.empty() ? "R" : text;
 }
 
-Placements normalised(Placements placements, const Mesh& mesh) {
+Placements normalized(Placements placements, const Mesh& mesh) {
   for (const Axis axis : all_axes)
     if (mesh.size(axis) == 1) placements[axis] = Placement::replicate();
   return placements;
@@ -38,7 +38,7 @@ void check_placements(const Shape& whole, const Placements& placements, const Me
 
 std::vector<IndexRange> local_box(const Shape& whole, const Placements& placements, const Mesh& mesh,
                                   const Mesh::Coordinates& at) {
-  const Placements where = normalised(placements, mesh);
+  const Placements where = normalized(placements, mesh);
   check_placements(whole, where, mesh);
   std::vector<IndexRange> box;
   for (const std::int64_t size : whole.dimensions()) box.push_back({0, size});

@@ -52,7 +52,7 @@ using Placements = PerAxis<Placement>;
 /// `dp S(0), tp R`: the axes of this mesh that have more than one rank; `R` if none has.
 std::string to_string(const Placements& placements, const Mesh& mesh);
 /// The same placements with R along axes of one rank, where all placements are equivalent.
-Placements normalised(Placements placements, const Mesh& mesh);
+Placements normalized(Placements placements, const Mesh& mesh);
 /// InputError unless every sharded dimension is one of this shape's.
 void check_placements(const Shape& whole, const Placements& placements, const Mesh& mesh);
 

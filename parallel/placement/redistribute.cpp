@@ -172,8 +172,8 @@ Tensor convert(const Tensor& x, const Distribution& from, const Distribution& to
 }
 
 Placed redistribute(const Placed& x, const Placements& to, MeshGroups& groups) {
-  const Placements from = normalised(x.where, groups.mesh());
-  const Placements goal = normalised(to, groups.mesh());
+  const Placements from = normalized(x.where, groups.mesh());
+  const Placements goal = normalized(to, groups.mesh());
   check_placed(x, groups);
   check_sum(x, from, groups);
   check_placements(x.whole, goal, groups.mesh());

@@ -171,7 +171,7 @@ Traffic traffic_of(const Distribution& from, const Distribution& to, const Shape
 /// Calls f(step, what the rank at `at` holds if replicated along the step's axis).
 template <class F>
 void for_each_step(const Shape& whole, const Placements& from, const Placements& to, const Mesh& mesh, F&& f) {
-  Placements where = normalised(from, mesh);
+  Placements where = normalized(from, mesh);
   for (const RedistributionStep& step : redistribution_steps(from, to, mesh)) {
     where[step.axis] = Placement::replicate();
     f(step, [&](const Mesh::Coordinates& at) { return local_shape(whole, where, mesh, at); });
@@ -195,8 +195,8 @@ std::string to_string(const RedistributionStep& step) {
 }
 
 std::vector<RedistributionStep> redistribution_steps(const Placements& from, const Placements& to, const Mesh& mesh) {
-  const Placements begin = normalised(from, mesh);
-  const Placements end = normalised(to, mesh);
+  const Placements begin = normalized(from, mesh);
+  const Placements end = normalized(to, mesh);
   std::vector<RedistributionStep> changes;
   for (const Axis axis : all_axes)
     if (begin[axis] != end[axis]) changes.push_back({axis, begin[axis], end[axis]});

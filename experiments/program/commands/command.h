@@ -17,7 +17,7 @@ namespace heddle {
 
 class Job;
 
-/// One call of the program. What is wrong with its input is an InputError.
+/// One call of the program. Wrong input is an InputError.
 struct CommandCall {
   const Console& console;
   /// Joins the job that the environment describes, and returns it; null if there is none.

@@ -11,7 +11,7 @@
 #include "experiments/config/json_identity.h"
 #include "experiments/program/commands/command.h"
 #include "experiments/program/interruption_signals.h"
-#include "experiments/program/run_narrator.h"
+#include "experiments/program/run_reporter.h"
 #include "experiments/program/run_results.h"
 #include "experiments/program/study_in_job.h"
 #include "experiments/program/study_input.h"
@@ -40,7 +40,7 @@ struct RunCommand {
   bool automatic = false;  // the planner's own choice in place of the file's placements
 
   bool resumes() const { return !resume.empty(); }
-  SavedHead head() const { return fresh_head ? SavedHead::left : grow_head ? SavedHead::grown : SavedHead::kept; }
+  SavedHead head() const { return fresh_head ? SavedHead::fresh : grow_head ? SavedHead::grown : SavedHead::kept; }
 };
 
 constexpr const char* resume_always = "always";
@@ -163,7 +163,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                study.variants.size(), counted(mesh_of(member.root).size(), "rank", "ranks"),
                                counted(member.root.train.steps, "step", "steps"))
                 << std::flush;
-    RunNarrator narrator(member.name, member.root.train, command.resumes(), progress, folder ? &*folder : nullptr,
+    RunReporter reporter(member.name, member.root.train, command.resumes(), progress, folder ? &*folder : nullptr,
                          console);
     const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
                                .identity = json_identity(),
@@ -172,7 +172,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                .job = job,
                                .profiles = &profiles,
                                .interruption = &signals.interruption(),
-                               .observer = &narrator};
+                               .observer = &reporter};
     try {
       run.variants.push_back(run_variant(member.root, member.name, settings));
     } catch (...) {

@@ -355,7 +355,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   Rank& rank = trainer.rank();
   const CheckpointFiles files(step_folder(steps_done));
   std::string kept;  // of the heads' shards
-  for (std::size_t set = 0; head != SavedHead::left && set < trainer.experiment().heads(); ++set) {
+  for (std::size_t set = 0; head != SavedHead::fresh && set < trainer.experiment().heads(); ++set) {
     const std::optional<std::int64_t> shards = kept_shards(trainer, files.identity(), set);
     if (!shards) continue;
     trainer.sample_in(set, *shards);
@@ -380,10 +380,10 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   comparison.expect_experiment(head);
   if (has_checksum && head == SavedHead::kept) comparison.expect_images();
   load_loss_scale(trainer, files.identity());
-  trainer.set_head_first_step(head == SavedHead::left ? trainer.parameters().optimizer_steps(steps_done)
-                                                      : saved_count(files.identity(), head_begun, steps_done));
+  trainer.set_head_first_step(head == SavedHead::fresh ? trainer.parameters().optimizer_steps(steps_done)
+                                                       : saved_count(files.identity(), head_begun, steps_done));
   load_verified(files, wanted, rank);
-  if (head == SavedHead::left) return {};
+  if (head == SavedHead::fresh) return {};
   std::string remark = comparison.difference(trainer.experiment());
   if (has_checksum && head == SavedHead::kept && !comparison.same(training_image_sizes))
     remark += fmt::format("{}training images have other sizes in bytes than when the checkpoint was saved",

@@ -21,7 +21,7 @@ namespace heddle {
 enum class SavedHead {
   kept,
   grown,  // classes that the run has, too, keep their state; people may be added and dropped
-  left    // the run starts with a newly drawn head; classes and data may differ
+  fresh   // the run starts with a newly drawn head; classes and data may differ
 };
 
 /// How checkpoints record their experiment, so that a different one does not resume from them. By default they record
@@ -53,9 +53,9 @@ class CheckpointFolder {
   std::optional<std::int64_t> latest() const;
   /// Removes all checkpoints, so that those of an earlier run are not resumed.
   void clear() const;
-  /// A collective call. Older checkpoints are removed once this one is whole. Classes with deferred steps catch up first: a
-  /// run that saves at different steps rounds them differently, but has the same values. `remarks` are kept beside the
-  /// metadata of the run.
+  /// A collective call. Older checkpoints are removed once this one is whole. Classes with deferred steps catch up
+  /// first: a run that saves at different steps rounds them differently, but has the same values. `remarks` are kept
+  /// beside the metadata of the run.
   void save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks = {}) const;
   /// A remark of a checkpoint that is a number; nothing if there is none. InputError if the checkpoint is damaged.
   std::optional<double> number(std::int64_t steps_done, const std::string& remark) const;

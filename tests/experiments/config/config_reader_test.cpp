@@ -227,7 +227,7 @@ TEST_CASE("config reader: nesting, number of values and size are bounded") {
   std::string many = "[0";
   for (int i = 0; i < 1'000'001; ++i) many += ",0";
   CHECK(error_of_sample(many + "]") == "x.json: expected at most 1000000 values");
-  CHECK(error_of_sample(std::string(kMaxFile + 1, ' ')) == "x.json: expected at most 16 MiB");
+  CHECK(error_of_sample(std::string(max_json_bytes + 1, ' ')) == "x.json: expected at most 16 MiB");
 }
 
 TEST_CASE("config reader: a hundred thousand unknown keys are refused quickly") {
@@ -245,7 +245,7 @@ TEST_CASE("config reader: a file that cannot be read names the file") {
   std::filesystem::create_directories(folder);
   CHECK(error_of_file(folder) == folder.string() + ": expected a file, got a folder");
   const auto large = folder / "large.json";
-  std::ofstream(large) << std::string(kMaxFile + 1, ' ');
+  std::ofstream(large) << std::string(max_json_bytes + 1, ' ');
   CHECK(error_of_file(large) == large.string() + ": expected at most 16 MiB");
   std::filesystem::remove_all(folder);
 }

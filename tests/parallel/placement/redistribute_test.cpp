@@ -248,7 +248,7 @@ TEST_CASE("placements print as R, S and P, and cut a dimension from the outer ax
   CHECK(to_string(Placements{S(0), P, RP}, mesh) == "dp S(0), tp R/P");
   CHECK(to_string(Placements{P, P, R}, mesh) == "dp P, tp R");
   CHECK(to_string(Placements{S(1), R, R}, Mesh()) == "R");
-  CHECK(normalised({S(0), S(1), P}, mesh) == Placements{S(0), R, P});
+  CHECK(normalized({S(0), S(1), P}, mesh) == Placements{S(0), R, P});
   // 10 = 5 + 5, and 5 = 2 + 2 + 1.
   CHECK(local_box({10, 4}, {S(0), R, S(0)}, mesh, {1, 0, 2}) == std::vector<IndexRange>{{9, 1}, {0, 4}});
   CHECK(local_shape({10, 4}, {S(0), R, S(1)}, mesh, {0, 0, 0}) == Shape{5, 2});

@@ -62,9 +62,9 @@ void NormalizationKernelsOn<cpu::Context>::layer_norm(const Tensor& x, const Ten
       statistics.as<C>()[view.rows + row] = inverse;
       // Four short loops would not run faster: a missing gamma or beta is rare.
       for (std::int64_t i = 0; i < view.columns; ++i) {
-        const C normalised = (static_cast<C>(from[i]) - mean) * inverse;
+        const C normalized = (static_cast<C>(from[i]) - mean) * inverse;
         to[i] =
-            static_cast<T>(normalised * (factor != nullptr ? factor[i] : C(1)) + (shift != nullptr ? shift[i] : C(0)));
+            static_cast<T>(normalized * (factor != nullptr ? factor[i] : C(1)) + (shift != nullptr ? shift[i] : C(0)));
       }
     });
   });
@@ -106,14 +106,14 @@ void NormalizationKernelsOn<cpu::Context>::layer_norm_backward(const Tensor& x, 
       const auto scaled = [=](std::int64_t i) {
         return static_cast<C>(gradient[i]) * (factor != nullptr ? factor[i] : C(1));
       };
-      const auto normalised = [=](std::int64_t i) { return (static_cast<C>(from[i]) - mean) * inverse; };
+      const auto normalized = [=](std::int64_t i) { return (static_cast<C>(from[i]) - mean) * inverse; };
       const auto count = static_cast<double>(columns);
       const C average = static_cast<C>(cpu::stretched_sum<C>(0, columns, scaled) / count);
       const C along = static_cast<C>(
-          cpu::stretched_sum<C>(0, columns, [=](std::int64_t i) { return scaled(i) * normalised(i); }) / count);
+          cpu::stretched_sum<C>(0, columns, [=](std::int64_t i) { return scaled(i) * normalized(i); }) / count);
 #pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i)
-        to[i] = static_cast<T>((scaled(i) - average - normalised(i) * along) * inverse);
+        to[i] = static_cast<T>((scaled(i) - average - normalized(i) * along) * inverse);
     });
   });
 }

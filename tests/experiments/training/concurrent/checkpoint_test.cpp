@@ -224,7 +224,7 @@ TEST_CASE(
   CHECK(note == "classes are sampled in 2 shards as before (head.sample.shards)");
   CHECK(test::max_difference(rest.weights, whole.weights).error <= 1e-12);
   // A new head has its own number of shards.
-  (void)run(four, sampling(four, 0), resuming(folder, 3, 3, &note, SavedHead::left));
+  (void)run(four, sampling(four, 0), resuming(folder, 3, 3, &note, SavedHead::fresh));
   CHECK(note.empty());
 }
 
@@ -277,10 +277,10 @@ TEST_CASE("a checkpoint of different classes, embeddings, types, batches or opti
         ": was saved by a different experiment (train.optimizer.lr was 0.02, is 0.5): only the number of "
         "steps, what is saved, the evaluation and the layout over ranks may change");
   CHECK(
-      complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }, SavedHead::left) ==
+      complaint([](Experiment& e) { e.train.optimizer.learning_rate = 0.5; }, SavedHead::fresh) ==
       ": was saved by a different experiment (train.optimizer.lr was 0.02, is 0.5): with a new head, head and data may "
       "change, too");
-  CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::left) == "no error");
+  CHECK(complaint([](Experiment& e) { e.head.margin.scale = 5; }, SavedHead::fresh) == "no error");
 }
 
 }  // namespace heddle::test::checkpoint_test

@@ -22,7 +22,7 @@ TEST_CASE("a fresh head is drawn as a new run draws it, without momentum, and th
     Experiment experiment = experiment_of(loader);
     experiment.head.classes = classes;
     const test::Outcome begun = run(loader, experiment, {.end = 0});
-    const test::Outcome loaded = run(loader, experiment, resuming(folder, 2, 2, nullptr, SavedHead::left));
+    const test::Outcome loaded = run(loader, experiment, resuming(folder, 2, 2, nullptr, SavedHead::fresh));
     for (const auto& [name, values] : loaded.state) {
       CAPTURE(name);
       const bool of_head = name.find("head.") != std::string::npos;
@@ -42,7 +42,7 @@ TEST_CASE("adamw counts a fresh head's steps from its own first one, also when t
     experiment.train.optimizer.weight_decay = 0;
     const auto fresh = [&](std::int64_t end) {
       (void)run(way, experiment, saving(folder, 2));
-      return run(way, experiment, resuming(folder, 2, end, nullptr, SavedHead::left)).state.at("head.weight");
+      return run(way, experiment, resuming(folder, 2, end, nullptr, SavedHead::fresh)).state.at("head.weight");
     };
     const std::vector<double> drawn = fresh(2);
     const std::vector<double> stepped = fresh(3);
@@ -52,7 +52,7 @@ TEST_CASE("adamw counts a fresh head's steps from its own first one, also when t
     CHECK(longest == doctest::Approx(experiment.train.optimizer.learning_rate).epsilon(1e-4));
 
     const std::vector<double> whole = fresh(4);
-    Course saving_fresh = resuming(folder, 2, 3, nullptr, SavedHead::left);
+    Course saving_fresh = resuming(folder, 2, 3, nullptr, SavedHead::fresh);
     saving_fresh.after = [&](Trainer& trainer) { folder.save(trainer, 3); };
     (void)run(way, experiment, saving(folder, 2));
     (void)run(way, experiment, saving_fresh);

@@ -12,10 +12,10 @@
 
 namespace heddle {
 
-class RunNarrator final : public RunObserver {
+class RunReporter final : public RunObserver {
  public:
   /// `folder` belongs to rank 0's process; the others have none.
-  RunNarrator(const std::string& variant, const TrainConfig& train, bool resumes, Progress& progress,
+  RunReporter(const std::string& variant, const TrainConfig& train, bool resumes, Progress& progress,
               ResultsFolder* folder, const Console& console)
       : variant_(variant), train_(train), resumes_(resumes), progress_(progress), folder_(folder), console_(console) {}
 

@@ -1,4 +1,4 @@
-#include "experiments/program/run_narrator.h"
+#include "experiments/program/run_reporter.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-std::vector<StepRecord> RunNarrator::on_begin(std::int64_t first_step) {
+std::vector<StepRecord> RunReporter::on_begin(std::int64_t first_step) {
   if (resumes_)
     console_.err << (first_step > 0 ? fmt::format("resuming after step {}\n", first_step)
                                     : "no checkpoint found: starting from the beginning\n")
@@ -15,7 +15,7 @@ std::vector<StepRecord> RunNarrator::on_begin(std::int64_t first_step) {
   return folder_->begin_variant(variant_, first_step, train_.batch);
 }
 
-void RunNarrator::on_step(const StepRecord& record) {
+void RunReporter::on_step(const StepRecord& record) {
   folder_->step(record);
   if (!record.accuracies.empty()) {
     progress_.clear();
@@ -27,15 +27,15 @@ void RunNarrator::on_step(const StepRecord& record) {
   progress_.step(record);
 }
 
-void RunNarrator::on_status(const std::string& text) {
+void RunReporter::on_status(const std::string& text) {
   progress_.show(text);
 }
 
-void RunNarrator::on_note(const std::string& text) {
+void RunReporter::on_note(const std::string& text) {
   console_.err << text << "\n" << std::flush;
 }
 
-void RunNarrator::on_stall(const std::string& why) {
+void RunReporter::on_stall(const std::string& why) {
   console_.err << "heddle: " << why << "\n" << std::flush;
   console_.end_at_once(4);
 }
