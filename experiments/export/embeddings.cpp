@@ -61,27 +61,44 @@ class NpyFile final : public EmbeddingsFile {
   AtomicFile names_;
 };
 
+/// The paths of images, one after the other, in UTF-8, which readers of tables ask for.
+class ImagePaths {
+ public:
+  explicit ImagePaths(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+  std::string next() { return valid_utf8(paths_.at(next_++)); }
+  /// Error unless there was an embedding for each.
+  void check_end(const fs::path& file) const {
+    if (next_ != paths_.size()) fail("{}: {} embeddings are missing", file.string(), paths_.size() - next_);
+  }
+
+ private:
+  std::vector<std::string> paths_;
+  std::size_t next_ = 0;
+};
+
 class ParquetFile final : public EmbeddingsFile {
  public:
   ParquetFile(const fs::path& path, std::vector<std::string> images, std::int64_t dimension)
-      : file_(path, {.text = "image", .vector = "embedding", .dimension = dimension}),
+      : path_(path),
+        file_(path, {.text = "image", .vector = "embedding", .dimension = dimension}),
         images_(std::move(images)),
         dimension_(static_cast<std::size_t>(dimension)) {}
   void append(std::span<const float> embeddings) override {
-    std::vector<std::string> names;  // Parquet's texts are UTF-8
-    for (std::size_t i = 0; i < embeddings.size() / dimension_; ++i) names.push_back(printable(images_.at(next_++)));
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < embeddings.size() / dimension_; ++i) names.push_back(images_.next());
     file_.append(names, embeddings);
   }
   void commit() override {
+    images_.check_end(path_);
     file_.finish();
     file_.commit();
   }
 
  private:
+  fs::path path_;
   ParquetWriter file_;
-  std::vector<std::string> images_;
+  ImagePaths images_;
   std::size_t dimension_;
-  std::size_t next_ = 0;
 };
 
 class CsvFile final : public EmbeddingsFile {
@@ -94,18 +111,20 @@ class CsvFile final : public EmbeddingsFile {
   }
   void append(std::span<const float> embeddings) override {
     for (; !embeddings.empty(); embeddings = embeddings.subspan(dimension_)) {
-      std::string line = csv_field(images_.at(next_++));
+      std::string line = csv_field(images_.next());
       for (const float x : embeddings.first(dimension_)) line += fmt::format(",{}", x);
       file_.write(line + "\n");
     }
   }
-  void commit() override { file_.commit(); }
+  void commit() override {
+    images_.check_end(file_.target());
+    file_.commit();
+  }
 
  private:
   AtomicFile file_;
-  std::vector<std::string> images_;
+  ImagePaths images_;
   std::size_t dimension_;
-  std::size_t next_ = 0;
 };
 
 void normalize_rows(std::span<float> rows, std::size_t dimension) {

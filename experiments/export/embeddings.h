@@ -17,13 +17,14 @@ namespace heddle {
 std::vector<std::string> find_images(const std::vector<std::filesystem::path>& paths);
 
 /// A file of embeddings: `.npy`, f32 [images, d], with the images' paths, one per line, in a file `.txt` of the same
-/// name; `.parquet`, with the columns `image` and `embedding`; or `.csv`, one line per image. The files appear when
-/// they are complete.
+/// name; `.parquet`, with the columns `image` and `embedding`; or `.csv`, one line per image. Bytes of a path that are
+/// not UTF-8 become U+FFFD, and in `.txt` they and control characters `?`. The files appear when they are complete.
 class EmbeddingsFile {
  public:
   virtual ~EmbeddingsFile() = default;
   /// Appends the embeddings [n, d] of the next n images.
   virtual void append(std::span<const float> embeddings) = 0;
+  /// Error if embeddings are missing.
   virtual void commit() = 0;
 };
 /// The file with the names of the rows of a .npy.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "experiments/export/thrift.h"
 #include "framework/error.h"
@@ -11,7 +12,7 @@ namespace heddle {
 namespace {
 
 constexpr std::string_view file_mark = "PAR1";
-constexpr std::int64_t max_group_rows = 8192;  // bounds what the texts of a row group take
+constexpr std::int64_t max_group_rows = 8192;  // so that the texts of a row group take some MiB at most
 
 // The format's enumerators that these files use.
 namespace format {
@@ -85,7 +86,7 @@ void ParquetWriter::finish() {
   describe_columns(footer);
   footer.i64(3, rows);
   footer.list_of_structures(4, groups_.size(), [&](std::size_t i) { describe_group(footer, groups_[i]); });
-  footer.text(6, "heddle");  // created_by
+  footer.text(6, "heddle version " HEDDLE_VERSION);  // created_by
   std::string bytes = footer.finish();
   append_length(bytes, bytes.size());
   bytes += file_mark;
@@ -100,7 +101,10 @@ void ParquetWriter::write(std::span<const std::byte> bytes) {
 
 ParquetWriter::Chunk ParquetWriter::write_page(std::int64_t values, const std::string& before,
                                                std::span<const std::byte> elements) {
-  const auto bytes = static_cast<std::int32_t>(before.size() + elements.size());
+  const std::size_t size = before.size() + elements.size();
+  if (size > std::numeric_limits<std::int32_t>::max())
+    fail("{}: a page of {} bytes is more than Parquet can say", file_.target().string(), size);
+  const auto bytes = static_cast<std::int32_t>(size);
   ThriftWriter page;  // PageHeader
   page.i32(1, format::data_page);
   page.i32(2, bytes);                  // uncompressed
@@ -172,7 +176,7 @@ void ParquetWriter::describe_columns(ThriftWriter& out) const {
 void ParquetWriter::describe_group(ThriftWriter& out, const RowGroup& group) const {
   const auto describe_chunk = [&out](const Chunk& chunk, format::PhysicalType type,
                                      std::initializer_list<std::string_view> path) {
-    out.i64(2, 0);          // the place of metadata outside of the footer, of which there are none
+    out.i64(2, 0);          // no metadata outside the footer
     out.structure(3, [&] {  // ColumnMetaData
       out.i32(1, type);
       out.list_of_i32(2, {format::plain, format::rle});

@@ -21,7 +21,8 @@ namespace heddle {
 
 class ThriftWriter;
 
-/// The file appears when it is complete. What is held in memory is one row group, and about 100 bytes for each of them.
+/// The file appears when it is complete. What is held in memory is one row group, and about 100 bytes for each
+/// finished row group.
 class ParquetWriter {
  public:
   struct Columns {

@@ -1,5 +1,7 @@
 #include "experiments/export/state_dict.h"
 
+#include <map>
+#include <memory>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -8,6 +10,7 @@
 #include "experiments/export/saved_tensor.h"
 #include "experiments/training/checkpoints/class_names.h"
 #include "framework/description/printable.h"
+#include "framework/files/atomic_file.h"
 
 namespace heddle {
 
@@ -16,8 +19,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* running_variance = ".running_var";
-
-constexpr std::uint64_t max_names_bytes = std::uint64_t{1} << 36;
 
 /// What `config.json` says about the names of the classes, and the files beside it that have them.
 struct Labels {
@@ -32,7 +33,7 @@ Json labels_json(const std::vector<std::string>& names) {
   std::unordered_set<std::string> known;
   // Appended to the end: to insert would search for the key among all others.
   for (std::size_t id = 0; id < names.size(); ++id) {
-    const std::string name = Json::parse(json_string(names[id]));  // in UTF-8
+    const std::string name = valid_utf8(names[id]);
     names_of.emplace_back(std::to_string(id), name);
     if (known.insert(name).second) ids_of.emplace_back(name, id);
   }
@@ -42,14 +43,15 @@ Json labels_json(const std::vector<std::string>& names) {
 Labels head_labels(const Experiment& saved, const CheckpointFiles& files, std::size_t max_labels) {
   Labels labels;
   for (std::size_t set = 0; set < saved.heads(); ++set) {
-    const std::vector<std::string> names = ClassNames::read(files.folder(), files.identity(), saved, set);
+    std::string text = ClassNames::read_text(files.folder(), files.identity(), saved, set);
+    const std::vector<std::string> names = ClassNames::of_text(text);
     if (names.empty()) continue;
     Json described;
     if (names.size() <= max_labels) {
       described = labels_json(names);
     } else {
       const std::string file = ClassNames::file_of(saved, set);
-      labels.files[file] = read_file(files.folder() / file, max_names_bytes);
+      labels.files[file] = std::move(text);
       described["class_names"] = file;
     }
     if (saved.heads() == 1)
@@ -90,15 +92,18 @@ class StateDict {
     for (const SavedTensor& tensor : head_) entries_.push_back({tensor.name(), DType::f32, tensor.shape()});
   }
 
-  void write(const std::filesystem::path& target) const {
-    SafetensorsWriter writer(target, entries_, {{"format", "pt"}});
+  /// Writes the file up to `finish`.
+  std::unique_ptr<SafetensorsWriter> write(const std::filesystem::path& target) const {
+    auto file = std::make_unique<SafetensorsWriter>(target, entries_, SafetensorsMetadata{{"format", "pt"}});
+    SafetensorsWriter& writer = *file;
     for (const InferenceTensor& tensor : model_.graph.tensors()) {
       writer.write(std::as_bytes(std::span(model_.elements.at(tensor.name))));
       if (batch_norm_of(tensor.name)) writer.write(std::as_bytes(std::span(&model_.checkpoint.steps, 1)));
     }
     for (const SavedTensor& tensor : head_)
       tensor.read([&writer](std::span<const float> rows) { writer.write(std::as_bytes(rows)); });
-    writer.commit();
+    writer.finish();
+    return file;
   }
 
  private:
@@ -124,9 +129,18 @@ void write_state_dict(const TrainedModel& model, const Experiment& saved, const 
   config.update(labels.config);
   const StateDict state(model, options.with_head ? saved_heads(files) : std::vector<SavedTensor>());
   make_folder(folder);
-  state.write(folder / "model.safetensors");
-  for (const auto& [name, text] : labels.files) write_file_atomically(folder / name, text);
-  write_file_atomically(folder / "config.json", config.dump(2) + "\n");
+  // All files are complete before the first one appears, so that no weights stay beside the names of other classes.
+  const std::unique_ptr<SafetensorsWriter> tensors = state.write(folder / "model.safetensors");
+  std::vector<std::unique_ptr<AtomicFile>> texts;
+  const auto add_text = [&](const std::string& name, std::string_view text) {
+    texts.push_back(std::make_unique<AtomicFile>(folder / name));
+    texts.back()->write(text);
+    texts.back()->finish();
+  };
+  for (const auto& [name, text] : labels.files) add_text(name, text);
+  add_text("config.json", config.dump(2) + "\n");
+  tensors->commit();
+  for (const std::unique_ptr<AtomicFile>& text : texts) text->commit();
 }
 
 }  // namespace heddle

@@ -47,10 +47,10 @@ static void describe(Describer& d, PipelineConfig& c) {
   d.field("recompute_layers", c.recompute_layers, between(0, 10000),
           "layers whose values are not kept for backward, but recomputed there; * stands for any text, as in layer1.*");
   choice(d, "receives", c.receives, "when receives are posted: right before their use, or one action earlier");
-  d.field(
-      "predict", c.predict,
-      "whether rank 0 measures all stages before and after the run, eight steps with the whole model on one rank, to "
-      "predict the step time");
+  d.field("predict", c.predict,
+          "whether rank 0 measures some steps of all stages before and after the run, with the whole model on one "
+          "rank, to predict "
+          "the step time");
 }
 
 static void describe(Describer& d, RanksConfig& c) {

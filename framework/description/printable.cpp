@@ -14,6 +14,11 @@ std::size_t sequence_length(std::string_view text) {
                              : first < 0xF5 ? 4
                                             : 0;
   if (length > text.size()) return 0;
+  // The shortest form of each character only, no surrogates, and nothing above U+10FFFF.
+  const auto second = length > 1 ? static_cast<unsigned char>(text[1]) : 0;
+  if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
+      (first == 0xF4 && second > 0x8F))
+    return 0;
   for (std::size_t i = 1; i < length; ++i) {
     if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
   }
@@ -32,6 +37,10 @@ std::string cut(std::string_view text, std::size_t most) {
 
 std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string valid_utf8(std::string_view text) {
+  return nlohmann::json::parse(json_string(text));
 }
 
 std::string printable(std::string_view text) {

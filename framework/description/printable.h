@@ -13,6 +13,8 @@ std::string printable(std::string_view text);
 std::string shortened(std::string_view text, std::size_t most = 60);
 /// The text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
+/// The text in UTF-8: other bytes become U+FFFD.
+std::string valid_utf8(std::string_view text);
 /// A printable JSON string, cut to about 60 bytes.
 std::string in_quotes(std::string_view text);
 

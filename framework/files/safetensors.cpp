@@ -268,8 +268,13 @@ void SafetensorsWriter::write(std::span<const std::byte> bytes) {
   append(bytes);
 }
 
-void SafetensorsWriter::commit() {
+void SafetensorsWriter::finish() {
   if (missing_ > 0) fail("{}: {} bytes of its tensors were not written", file_.target().string(), missing_);
+  file_.finish();
+}
+
+void SafetensorsWriter::commit() {
+  finish();
   file_.commit();
 }
 

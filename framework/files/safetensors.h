@@ -35,7 +35,8 @@ class SafetensorsWriter {
                     const SafetensorsMetadata& metadata = {});
   /// Appends the next bytes; a tensor may be written in pieces.
   void write(std::span<const std::byte> bytes);
-  /// Error if fewer bytes were written than the entries have.
+  /// Brings everything to disk under a temporary name. Error if fewer bytes were written than the entries have.
+  void finish();
   void commit();
   /// CRC-32C of what has been written so far.
   std::uint32_t checksum() const { return checksum_; }

@@ -1,7 +1,7 @@
 # The Python of the tests that compare with other programs. To be sourced; $work is the test's folder.
-# Their Python can import what is in this folder.
+# Scripts that it runs can import the modules of tests/support.
 # shellcheck shell=bash disable=SC2034,SC2154
-export PYTHONPATH=$PWD/tests/support
+export PYTHONPATH=$PWD/tests/support${PYTHONPATH:+:$PYTHONPATH}
 choose_python() {  # choose_python PYTHON PACKAGES..: sets $python; if PYTHON is empty, it is one of a new environment
   python=$1
   [[ $python ]] && return

@@ -67,18 +67,27 @@ void ClassNames::write(const std::filesystem::path& folder) const {
     if (!names_[set].empty()) write_file_atomically(folder / (files_[set] + ".txt"), texts_[set]);
 }
 
-std::vector<std::string> ClassNames::read(const std::filesystem::path& folder, const SafetensorsMetadata& metadata,
-                                          const Experiment& experiment, std::size_t set) {
+std::string ClassNames::read_text(const std::filesystem::path& folder, const SafetensorsMetadata& metadata,
+                                  const Experiment& experiment, std::size_t set) {
   const std::string stem = stem_of(experiment, set);
   const auto checksum = metadata.find(stem);
   if (checksum == metadata.end()) return {};
   const std::filesystem::path path = folder / file_of(experiment, set);
-  const std::string text = read_file(path, max_file_bytes);
+  std::string text = read_file(path, max_file_bytes);
   if (names_checksum(text) != checksum->second)
     fail<InputError>("{}: is damaged: its checksum differs from the saved one", path.string());
+  return text;
+}
+
+std::vector<std::string> ClassNames::of_text(const std::string& text) {
   std::vector<std::string> names;
   for (const std::string& line : lines_of(text)) names.push_back(unescaped(line));
   return names;
+}
+
+std::vector<std::string> ClassNames::read(const std::filesystem::path& folder, const SafetensorsMetadata& metadata,
+                                          const Experiment& experiment, std::size_t set) {
+  return of_text(read_text(folder, metadata, experiment, set));
 }
 
 }  // namespace heddle

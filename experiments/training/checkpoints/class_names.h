@@ -23,8 +23,13 @@ class ClassNames {
 
   /// The file of a set in a checkpoint's folder: `classes.txt`, or of several sets `classes-NAME.txt`.
   static std::string file_of(const Experiment& experiment, std::size_t set);
-  /// The names that a checkpoint keeps for a data set; none if it has none. InputError if the file is missing or
-  /// damaged.
+  /// The file of names that a checkpoint keeps for a data set; empty if it has none. InputError if the file is missing
+  /// or damaged.
+  static std::string read_text(const std::filesystem::path& folder, const SafetensorsMetadata& metadata,
+                               const Experiment& experiment, std::size_t set);
+  /// The names in such a file.
+  static std::vector<std::string> of_text(const std::string& text);
+  /// The names of `read_text`.
   static std::vector<std::string> read(const std::filesystem::path& folder, const SafetensorsMetadata& metadata,
                                        const Experiment& experiment, std::size_t set);
 

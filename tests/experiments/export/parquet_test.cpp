@@ -183,6 +183,7 @@ TEST_CASE("a Parquet file has its rows bit for bit, in row groups of bounded siz
   writer.commit();
   const Read read = read_parquet(folder / "a.parquet");
   CHECK(read.footer[1].number == 1);
+  CHECK(read.footer[6].text.starts_with("heddle version "));
   CHECK(read.footer[3].number == 46);
   std::vector<std::int64_t> rows;
   for (const Thrift& group : read.footer[4].list) rows.push_back(group[3].number);

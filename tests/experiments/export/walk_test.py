@@ -1,4 +1,4 @@
-"""Walks from photographs to all that a user takes away.
+"""Walks from photographs to exported models, a search, a larger head and a comparison.
 
 usage: walk_test.py FOLDER [FACES]    an empty folder for its files; one folder of photographs per person
 
@@ -114,6 +114,17 @@ def evaluated(results):
     return json.loads((results / 'summary.json').read_text())['variants'][0]['evaluation']
 
 
+def check_rows(results, name, head, names):
+    """The row of a person in the head is the nearest one to the photographs of that person which were trained."""
+    heddle('embed', results, work / 'people', '--out', work / f'{name}_people.npy')
+    embeddings = numpy.load(work / f'{name}_people.npy')
+    rows = head / numpy.linalg.norm(head, axis=1, keepdims=True)
+    nearest = (embeddings @ rows.T).argmax(axis=1)
+    paths = (work / f'{name}_people.txt').read_text().splitlines()
+    right = sum(names[str(row)] == pathlib.Path(path).parent.name for row, path in zip(nearest, paths))
+    check(f'{name}: the names are those of the rows', right >= MIN_FOUND * len(paths), f'{right} of {len(paths)}')
+
+
 def export(results, name, people):
     """The models of a checkpoint; returns the state dict of its backbone."""
     heddle('export', results, '--format', 'onnx', '--out', work / f'{name}.onnx')
@@ -124,6 +135,7 @@ def export(results, name, people):
     config = json.loads((work / name / 'config.json').read_text())
     check(f'{name}: config.json has the people', sorted(config['id2label'].values()) == sorted(people) and
           all(config['label2id'][person] == int(i) for i, person in config['id2label'].items()), config.get('id2label'))
+    check_rows(results, name, head, config['id2label'])
     return state
 
 

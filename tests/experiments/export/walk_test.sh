@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Walks from photographs to all that a user takes away: trains, exports, compares the embeddings in other programs, searches
+# Walks from photographs to what a user takes away: trains, exports, compares the embeddings in other programs, searches
 # for people who were not trained, adds them to the head, and compares both runs. It needs Python's venv and packages of
 # PyPI; where PyTorch can be imported, it is compared, too.
 #
