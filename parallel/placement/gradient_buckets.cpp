@@ -148,7 +148,7 @@ Tensor GradientBuckets::wait(Bucket& bucket) {
 
 void GradientBuckets::complete(Bucket& bucket) {
   const Tensor sum = wait(bucket);
-  sum.storage()->recategorise(Category::gradients);
+  sum.storage()->recategorize(Category::gradients);
   std::int64_t at = 0;
   for (const std::size_t m : bucket.members) {
     const PartialGradient& gradient = members_[m].gradient;

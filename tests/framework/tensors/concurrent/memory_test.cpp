@@ -40,7 +40,7 @@ TEST_CASE("The peak has the categories of the moment of the largest total") {
 TEST_CASE("A storage changes its category with its bytes") {
   Device device = make_device();
   const Tensor x = Tensor::zeros(device, {4}, DType::f32);
-  x.storage()->recategorise(Category::gradients);
+  x.storage()->recategorize(Category::gradients);
   CHECK(device.meter().live()[Category::gradients] == 16);
   CHECK(device.meter().live()[Category::activations] == 0);
 }
