@@ -5,7 +5,7 @@
 //                and uncompressed
 //   footer       where they lie and what they mean (FileMetaData), its length in four bytes, "PAR1"
 //
-// The vectors are a list of three levels, as the format's LogicalTypes.md asks: `required group embedding (LIST) {
+// The vectors are a list of three levels, as the format asks of them: `required group embedding (LIST) {
 // repeated group list { required float element; } }`. https://github.com/apache/parquet-format defines all of it.
 #pragma once
 

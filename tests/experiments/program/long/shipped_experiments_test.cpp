@@ -100,6 +100,7 @@ TEST_CASE("shipped experiments run; plan gives their bytes; resident memory stay
     const Json& experiment = one.experiment;
     const Ended& ran = one.ran;
     CAPTURE(one.file);
+    CAPTURE(ran.said);
     // Variants that do not fit into the budget are a result of studies on plan.
     REQUIRE((ran.code == 0 || (ran.code == 3 && !one.computes())));
 
