@@ -30,10 +30,10 @@ class ParquetWriter {
     std::string vector;
     std::int64_t dimension = 0;  // the length of each vector, at least 1
   };
-  static constexpr std::int64_t usual_group_bytes = std::int64_t{1} << 24;
+  static constexpr std::int64_t default_group_bytes = std::int64_t{1} << 24;
 
   /// A row group has about `group_bytes` of vectors at most, and at least one row.
-  ParquetWriter(std::filesystem::path path, Columns columns, std::int64_t group_bytes = usual_group_bytes);
+  ParquetWriter(std::filesystem::path path, Columns columns, std::int64_t group_bytes = default_group_bytes);
   /// Appends rows: texts in UTF-8 and the vectors [texts, dimension].
   void append(std::span<const std::string> texts, std::span<const float> vectors);
   /// Writes the footer and brings everything to disk under a temporary name.

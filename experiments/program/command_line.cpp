@@ -5,10 +5,13 @@
 #include <new>
 #include <sstream>
 #include <streambuf>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "experiments/config/wording.h"
 #include "experiments/extensions/extension.h"
 #include "experiments/program/command_table.h"
 #include "framework/error.h"
@@ -21,6 +24,21 @@ namespace heddle {
 namespace {
 
 constexpr std::string_view extension_option = "--extension";
+
+/// What is wrong with a command line: the first option that the command does not have, or else what CLI11 says.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command->get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string> remaining = app.remaining(true);
+  const auto unknown = std::find_if(remaining.begin(), remaining.end(),
+                                    [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  if (unknown == remaining.end()) return error.what();
+  const std::string name = unknown->substr(0, unknown->find('='));
+  return fmt::format("{}: {} has no such option{}", name, command->get_name(), suggestion(name, names));
+}
 
 /// The output of the processes other than rank 0's: nothing.
 class NullBuffer : public std::streambuf {
@@ -79,8 +97,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
   } catch (const CLI::Success& success) {
     return app.exit(success, console.out, console.err);
   } catch (const CLI::ParseError& error) {
-    app.exit(error, console.out, console.err);
-    return 2;
+    fail<InputError>("{}", complaint(app, error));
   }
   return call.code;
 }

@@ -50,7 +50,7 @@ class Search {
       if (!has_slope && falls()) go_to_the_last();
       has_slope = known_[0].has_value();
     }
-    const bool matters = !fitting_ || too_large_ || !refusal_.empty() || matters_to_smallest();
+    const bool memory_varies = !fitting_ || too_large_ || !refusal_.empty() || varies_to_smallest();
     if (!fitting_ && !has_slope) look_above();
     if (!fitting_) {
       std::string why = description_of(*too_large_);
@@ -59,7 +59,7 @@ class Search {
     std::string why = too_large_         ? description_of(*too_large_)
                       : refusal_.empty() ? "its range ends here"
                                          : fmt::format("{} is refused: {}", refused_, refusal_);
-    return {true, fitting_->value, std::move(fitting_->plan), std::move(why), matters};
+    return {true, fitting_->value, std::move(fitting_->plan), std::move(why), memory_varies};
   }
 
  private:
@@ -67,7 +67,7 @@ class Search {
   bool falls() const { return known_[0] && slope_of(*known_[0], *known_[1]) < 0; }
 
   /// Whether the bytes of the values that were tried, the smallest included, differ.
-  bool matters_to_smallest() {
+  bool varies_to_smallest() {
     try {
       if (!has_differed_ && field_.min < field_.max) note(fullest_rank(plan_of_(field_.min)).peak.total());
     } catch (const InputError&) {

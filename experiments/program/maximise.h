@@ -23,7 +23,7 @@ struct Largest {
   /// The reason why the next larger value does not fit; if none fits, the bytes that the smallest needs.
   std::string why;
   /// Whether values were found whose plans need different numbers of bytes, or that do not fit.
-  bool matters = true;
+  bool memory_varies = true;
 };
 
 /// The plan of an experiment with this value of the field; InputError if the experiment does not accept it.

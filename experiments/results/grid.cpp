@@ -20,7 +20,7 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::size_t min_first = 8;
-constexpr std::size_t usual_gap = 2;
+constexpr std::size_t default_gap = 2;
 
 std::vector<std::size_t> widths_of(const Rows& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
@@ -38,7 +38,7 @@ std::size_t min_width(const std::vector<std::size_t>& widths, std::size_t gap) {
 
 /// The width of a row with the whole names of the first column.
 std::size_t whole_width(const std::vector<std::size_t>& widths) {
-  return min_width(widths, usual_gap) - std::min(widths[0], min_first) + widths[0];
+  return min_width(widths, default_gap) - std::min(widths[0], min_first) + widths[0];
 }
 
 bool has_units(const Rows& rows) {
@@ -75,7 +75,7 @@ std::string Grid::to_text() const {
   // Narrower columns before names are cut.
   if (has_units(rows) && whole_width(widths_of(rows)) > table_width) rows = with_units_below(std::move(rows));
   std::vector<std::size_t> widths = widths_of(rows);
-  const std::size_t gap = min_width(widths, usual_gap) <= table_width ? usual_gap : 1;
+  const std::size_t gap = min_width(widths, default_gap) <= table_width ? default_gap : 1;
   const std::size_t others = min_width(widths, gap) - std::min(widths[0], min_first);
   const std::size_t first = std::max(table_width - std::min<std::size_t>(table_width, others), min_first);
   if (!blurs_names(rows, first)) widths[0] = std::min(widths[0], first);

@@ -61,7 +61,7 @@ struct MeshConfig {
 struct PipelineConfig {
   std::string schedule = "1f1b";  // a name of schedule_types(), or csv
   std::string file;               // of the schedule csv
-  std::int64_t chunks = 0;        // stages of each rank; 0: usual_chunks()
+  std::int64_t chunks = 0;        // stages of each rank; 0: default_chunks()
   Recompute recompute = Recompute::never;
   std::vector<std::string> recompute_layers{};  // names, in which `*` stands for any text
   Receives receives = Receives::at_use;

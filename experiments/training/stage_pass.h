@@ -61,7 +61,7 @@ class TrainingPass final : public StagePass {
 
   Tensor load(int micro_batch) override;
   Tensor loss(int micro_batch, const Tensor& output) override;
-  void last_weight_gradient() override {
+  void before_last_weight_gradient() override {
     tools_.buckets.begin();
     tools_.buckets.start_complete();
   }

@@ -52,7 +52,7 @@ std::vector<Parameter*> TrainedParameters::all() const {
 void TrainedParameters::make_optimizer_and_buckets() {
   std::vector<PartialGradient> partial;
   std::vector<PartialGradient> late;
-  std::vector<Trained> trained;
+  std::vector<TrainedWeight> trained;
   const std::size_t of_models = models_.parameters().size();
   const std::vector<Parameter*> parameters = all();
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -286,8 +286,12 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
   if (file_bytes < sizeof header_bytes)
     fail<InputError>("{}: has {} bytes, a safetensors file has at least 8", name, file_bytes);
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  constexpr std::uint32_t begin_of_zip = 0x04034b50;
+  if (static_cast<std::uint32_t>(header_bytes) == begin_of_zip)
+    fail<InputError>("{}: is a zip file, not a safetensors file; `heddle import` converts those of torch.save", name);
   if (header_bytes > max_header)
-    fail<InputError>("{}: the header's length is {}, at most {} is allowed", name, header_bytes, max_header);
+    fail<InputError>("{}: is no safetensors file: it would have a header of {} bytes, and at most {} are allowed", name,
+                     header_bytes, max_header);
   if (header_bytes > file_bytes - sizeof header_bytes)
     fail<InputError>("{}: the header's length is {}, only {} bytes follow", name, header_bytes,
                      file_bytes - sizeof header_bytes);

@@ -59,7 +59,7 @@ OptimizerStep step_of(const OptimizerConfig& config, std::int64_t step, double l
                  .nesterov = config.nesterov};
 }
 
-Optimizer::Optimizer(const OptimizerConfig& config, std::vector<Trained> weights)
+Optimizer::Optimizer(const OptimizerConfig& config, std::vector<TrainedWeight> weights)
     : config_(config), weights_(std::move(weights)) {}
 
 void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<Tensor>& gradients,
@@ -70,7 +70,7 @@ void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<
     fail("optimizer: expected {} scales, got {}", weights_.size(), scales.size());
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (!gradients[i].defined()) continue;
-    Trained& trained = weights_[i];
+    TrainedWeight& trained = weights_[i];
     const DType type = trained.weight.dtype();
     const bool is_alike =
         gradients[i].dtype() == type || (trained.rounding && gradients[i].dtype() == compute_dtype(type));
@@ -89,13 +89,13 @@ void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<
 }
 
 void Optimizer::set_first_step(const std::string& weight, std::int64_t step) {
-  for (Trained& trained : weights_)
+  for (TrainedWeight& trained : weights_)
     if (trained.name == weight) trained.first_step = step;
 }
 
 std::vector<Tensor> Optimizer::zeros() const {
   std::vector<Tensor> state;
-  for (const Trained& trained : weights_) {
+  for (const TrainedWeight& trained : weights_) {
     const MemoryScope scope(trained.weight.device(), Category::optimizer);
     const DType type = trained.weight.dtype();
     state.push_back(
@@ -121,7 +121,7 @@ Tensor rows_between(const Tensor& flat, const WeightRows& rows, std::int64_t beg
 
 /// Steps a 16-bit weight like the class rows of a head, whose kernels round each element by the draw of its index in
 /// the whole parameter.
-void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& gradient, std::int64_t step,
+void step_rounded(const TrainedWeight& trained, const Tensor& velocity, const Tensor& gradient, std::int64_t step,
                   const OptimizerStep& constants, double scale) {
   constexpr std::int64_t max_elements = std::int64_t{1} << 18;  // a gradient of this size stays in the cache in f32
   const auto flat = [](const Tensor& x) { return x.defined() ? x.reshape({x.numel()}) : x; };
@@ -146,7 +146,7 @@ void step_rounded(const Trained& trained, const Tensor& velocity, const Tensor& 
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const OptimizerConfig& config, std::vector<Trained> weights) : Optimizer(config, std::move(weights)) {
+  Sgd(const OptimizerConfig& config, std::vector<TrainedWeight> weights) : Optimizer(config, std::move(weights)) {
     // A zero velocity gives the same first step as PyTorch's velocity, which starts as the gradient.
     if (config_.momentum > 0) velocity_ = zeros();
   }
@@ -156,7 +156,7 @@ class Sgd final : public Optimizer {
   void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient,
               double scale) override {
     Tensor none;
-    Trained& trained = weights_[index];
+    TrainedWeight& trained = weights_[index];
     Tensor& velocity = velocity_.empty() ? none : velocity_[index];
     if (trained.rounding)
       step_rounded(trained, velocity, gradient, step, constants, scale);
@@ -169,7 +169,7 @@ class Sgd final : public Optimizer {
 
 class AdamW final : public Optimizer {
  public:
-  AdamW(const OptimizerConfig& config, std::vector<Trained> weights)
+  AdamW(const OptimizerConfig& config, std::vector<TrainedWeight> weights)
       : Optimizer(config, std::move(weights)), mean_(zeros()), square_(zeros()) {}
   std::vector<State> state() const override {
     std::vector<State> states = named("mean", mean_);
@@ -190,7 +190,7 @@ class AdamW final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::vector<Trained> weights) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::vector<TrainedWeight> weights) {
   if (config.type == OptimizerType::adamw) return std::make_unique<AdamW>(config, std::move(weights));
   return std::make_unique<Sgd>(config, std::move(weights));
 }

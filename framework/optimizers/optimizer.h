@@ -55,7 +55,7 @@ struct WeightRounding {
 };
 
 /// A weight to be trained. Its state is found by its name in a checkpoint.
-struct Trained {
+struct TrainedWeight {
   std::string name;
   Tensor weight;
   bool is_norm_or_bias = false;
@@ -69,7 +69,7 @@ struct Trained {
 class Optimizer {
  public:
   /// Allocates the state in Category::optimizer.
-  Optimizer(const OptimizerConfig& config, std::vector<Trained> weights);
+  Optimizer(const OptimizerConfig& config, std::vector<TrainedWeight> weights);
   virtual ~Optimizer() = default;
 
   /// One step with gradients[i] for weights[i]; an undefined gradient leaves its weight as it is. Learning rates change
@@ -97,9 +97,9 @@ class Optimizer {
   std::vector<State> named(const std::string& prefix, const std::vector<Tensor>& tensors) const;
 
   OptimizerConfig config_;
-  std::vector<Trained> weights_;
+  std::vector<TrainedWeight> weights_;
 };
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::vector<Trained> weights);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::vector<TrainedWeight> weights);
 
 }  // namespace heddle

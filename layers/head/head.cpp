@@ -88,7 +88,7 @@ LogitsInput Head::logits_input(const HeadInput& input, Tensor mine) const {
                      .classes = tiles_,
                      .columns = {},
                      .rows = config_.is_replicated() ? mine : Tensor(ranks_.all_gather(mine)),
-                     .factors = {},
+                     .operand = {},
                      .labels = config_.is_replicated() ? own_labels : Tensor(ranks_.all_gather(own_labels)),
                      .share = sizes_of(input.samples),
                      .loss_factors = {.mean_factor = config_.loss_weight / static_cast<double>(input.global_batch)},
@@ -98,7 +98,7 @@ LogitsInput Head::logits_input(const HeadInput& input, Tensor mine) const {
     const Tensor weights = Tensor::from_host(device_, {logits.rows.shape()[0]}, std::span<const double>(input.weights));
     logits.loss_factors.row_weights = in_type(weights, dtype_);
   }
-  logits.factors = in_type(logits.rows, product_type_);
+  logits.operand = in_type(logits.rows, product_type_);
   if (config_.samples()) logits.labels = sample_.columns_of(logits.labels);
   for (int r = 0; r < ranks_.size(); ++r)
     logits.columns.push_back(config_.samples() ? IndexRange{0, tiles_.classes()}

@@ -52,7 +52,7 @@ struct WholeRows {
 
 /// The values for this rank's classes.
 TileLogits logits_of(const LogitsInput& input, const ClassTile& all) {
-  return tile_logits(input.factors, input.labels, all, input.own().begin, input.rows.dtype());
+  return tile_logits(input.operand, input.labels, all, input.own().begin, input.rows.dtype());
 }
 
 /// The values of the logits are their gradient now.
@@ -92,7 +92,7 @@ IndexRange LogitsInput::own_rows() const {
 }
 
 KeptRows kept_rows(const LogitsInput& input, const RowLosses& losses) {
-  return {.factors = input.factors,
+  return {.operand = input.operand,
           .labels = input.labels,
           .log_sums = losses.log_sums,
           .loss_factors = input.loss_factors,

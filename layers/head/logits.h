@@ -26,7 +26,7 @@ struct LogitsInput {
   const ClassTiles& classes;        // this rank's columns
   std::vector<IndexRange> columns;  // each rank's columns among those of all ranks
   Tensor rows;                      // [B, d]
-  Tensor factors;                   // the rows in the type of the products
+  Tensor operand;                   // the rows in the type of the products
   Tensor labels;                    // [B], columns among those of all ranks
   std::vector<std::int64_t> share;  // the number of each rank's own rows
   LossFactors loss_factors{};       // of the rows
@@ -55,7 +55,7 @@ struct Stash {
 
 /// What phase 2 needs from a micro-batch.
 struct KeptRows {
-  Tensor factors;  // as in LogitsInput
+  Tensor operand;  // as in LogitsInput
   Tensor labels;
   Tensor log_sums;  // [B]
   LossFactors loss_factors{};

@@ -29,7 +29,7 @@ class FusedRows {
   }
 
   void add(const ClassTile& tile) {
-    TileLogits logits = tile_logits(input_.factors, input_.labels, tile, input_.own().begin + tile.first_class(),
+    TileLogits logits = tile_logits(input_.operand, input_.labels, tile, input_.own().begin + tile.first_class(),
                                     input_.rows.dtype(), input_.config.stash ? stash_.tile(tile, rows()) : Tensor());
     const StepMargin& margin = input_.margin.step;
     Tensor row_max = empty_row();

@@ -28,7 +28,7 @@ WeightGradient::WeightGradient(const HeadConfig& config, const ClassTiles& tiles
 Tensor WeightGradient::by_sample(const KeptRows& kept, const ClassTile& tile) const {
   const HeadKernels& kernels = device_.backend().head();
   const std::int64_t first = first_column(tile);
-  const std::int64_t batch = kept.factors.shape()[0];
+  const std::int64_t batch = kept.operand.shape()[0];
   if (config_.stash) {
     Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, tiles_.dtype());
     kernels.stashed_gradient(config_.margin, {.labels = kept.labels, .begin = first, .scale = tile.inverse_norm},
@@ -40,7 +40,7 @@ Tensor WeightGradient::by_sample(const KeptRows& kept, const ClassTile& tile) co
                              kept.stash.tile(tile, batch), gradient);
     return gradient;
   }
-  TileLogits logits = tile_logits(kept.factors, kept.labels, tile, first, tiles_.dtype());
+  TileLogits logits = tile_logits(kept.operand, kept.labels, tile, first, tiles_.dtype());
   Tensor target_logit = Tensor::empty(device_, {batch}, tiles_.dtype());
   Tensor target_slope = Tensor::empty_like(target_logit);
   Tensor row_max = Tensor::empty_like(target_logit);
@@ -55,7 +55,7 @@ bool WeightGradient::goes_by_class() const {
 }
 
 Tensor WeightGradient::by_class(const KeptRows& kept, const PackedRows& packed, const ClassTile& tile) const {
-  Tensor values = Tensor::empty(device_, {tile.selection.size, kept.factors.shape()[0]}, tiles_.dtype());
+  Tensor values = Tensor::empty(device_, {tile.selection.size, kept.operand.shape()[0]}, tiles_.dtype());
   packed.for_logits.multiply(tile.rows, 0, values);
   const HeadColumns columns{
       .labels = kept.labels, .begin = first_column(tile), .scale = tile.inverse_norm, .bias = tile.bias};
@@ -72,10 +72,10 @@ ClassGradient WeightGradient::of_tile(const ClassTile& tile, const std::vector<P
     const KeptRows& kept = kept_[i];
     if (!packed.empty()) {
       const Tensor gradient = by_class(kept, packed[i], tile);
-      packed[i].for_weights.multiply(in_type(gradient, kept.factors.dtype()), beta, sum.weight);
+      packed[i].for_weights.multiply(in_type(gradient, kept.operand.dtype()), beta, sum.weight);
     } else {
       const Tensor gradient = by_sample(kept, tile);
-      multiply(gradient, true, kept.factors, beta, sum.weight);
+      multiply(gradient, true, kept.operand, beta, sum.weight);
       if (config_.bias) add_bias_gradient(gradient, sum.bias);
     }
     if (kept.radial.defined())
@@ -99,7 +99,7 @@ void WeightGradient::for_each(const std::function<void(const ClassTile&, const C
   const MemoryScope scope(device_, Category::workspace);
   std::vector<PackedRows> packed;
   if (goes_by_class())
-    for (const KeptRows& kept : kept_) packed.emplace_back(kept.factors, tiles_);
+    for (const KeptRows& kept : kept_) packed.emplace_back(kept.operand, tiles_);
   tiles_.for_each([&](const ClassTile& tile) { consumer(tile, of_tile(tile, packed)); },
                   copies_ != nullptr ? TileWork::shared : TileWork::own);
 }

@@ -118,7 +118,7 @@ class PipelineEngine::Execution {
     for (std::size_t i = 0; i < actions_.size(); ++i) {
       if (const auto waits = waits_.find(i); waits != waits_.end())
         for (const Action& send : waits->second) wait_for(send);
-      if (last_weight_ == i) stages_.last_weight_gradient();
+      if (last_weight_ == i) stages_.before_last_weight_gradient();
       execute(actions_[i]);
     }
     while (!sends_.empty())

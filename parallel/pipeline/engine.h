@@ -52,7 +52,7 @@ class PipelineStages {
   /// H: computes the gradient of the last stage's output. Both are undefined on ranks that do not have that stage.
   virtual Tensor loss(int micro_batch, const Tensor& output) = 0;
   /// Called before this rank's last action that adds to gradients of parameters.
-  virtual void last_weight_gradient() {}
+  virtual void before_last_weight_gradient() {}
 };
 
 class PipelineEngine {

@@ -129,7 +129,7 @@ void add_schedules(std::span<const ScheduleType> added) {
   }
 }
 
-int usual_chunks(std::string_view name) {
+int default_chunks(std::string_view name) {
   const ScheduleType& type = type_named(name);
   return type.min_chunks == type.max_chunks ? type.min_chunks : 2;
 }

@@ -51,7 +51,7 @@ void add_schedules(std::span<const ScheduleType> added);
 
 /// The default number of chunks: two if the schedule takes several, else what it is made for. InputError for an
 /// unknown name, which suggests the nearest one.
-int usual_chunks(std::string_view name);
+int default_chunks(std::string_view name);
 
 /// InputError for an unknown name, which suggests the nearest one; for chunks that the schedule does not take; for
 /// fewer micro-batches than it needs; for micro-batches that its chunks do not divide.

@@ -21,7 +21,7 @@ Backbone::Backbone(ModelType type, std::int64_t batch, Rank& rank, Precision pre
     auto plan = std::make_shared<ModelPlacement>(place(*description, {.mesh = rank.mesh, .samples = batch}));
     model_ = Model(std::move(description), std::move(plan), rank.coordinates, construction);
   }
-  std::vector<Trained> trained;
+  std::vector<TrainedWeight> trained;
   for (const Parameter* parameter : model_.parameters())
     trained.push_back({parameter->name, parameter->value, parameter->is_norm_or_bias});
   optimizer_ = make_optimizer({}, std::move(trained));

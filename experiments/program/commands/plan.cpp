@@ -84,7 +84,7 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
       budget, searched_field(command, member),
       [&](std::int64_t value) { (void)variant_with(command, member, budget, value); },
       [&](std::int64_t value) { return plan_of(value, bytes_only); });
-  if (!found.matters)
+  if (!found.memory_varies)
     fail<InputError>(
         "--maximise: {} needs the same memory with every value, {} B: name a field that memory depends on, such as "
         "train.batch or head.classes",

@@ -79,7 +79,7 @@ int bounded(const std::optional<std::int64_t>& value, std::string_view option, s
 }
 
 Schedule named(const ScheduleCommand& command) {
-  const int chunks = usual_chunks(command.name);  // a misspelt name is the first error
+  const int chunks = default_chunks(command.name);  // a misspelt name is the first error
   const ScheduleShape shape{.ranks = bounded(command.stages, "--stages", "the number of ranks", max_stages),
                             .micro_batches = bounded(command.micro_batches, "--micro-batches",
                                                      "the number of micro-batches", max_micro_batches),

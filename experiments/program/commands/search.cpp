@@ -36,7 +36,12 @@ struct SearchCommand {
   std::vector<std::string> sets;  // a.b=json
 };
 
-constexpr double usual_far = 1e-3;
+constexpr double default_far = 1e-3;
+
+void check_far(const SearchCommand& command) {
+  if (command.far && !(*command.far > 0 && *command.far <= 0.5))
+    fail<InputError>("--far: expected a rate above 0 and at most 0.5, found {}", *command.far);
+}
 
 /// The threshold that the user gave as a number.
 std::optional<double> given_threshold(const SearchCommand& command) {
@@ -77,7 +82,7 @@ std::optional<SearchThreshold> automatic_threshold(const SearchCommand& command,
       without = command.flips ? "the recorded threshold is for a search without --flip"
                               : "the recorded threshold is for a search with --flip";
     }
-  const double far = command.far.value_or(usual_far);
+  const double far = command.far.value_or(default_far);
   const std::optional<FarThreshold> found = threshold_at_far(gallery, far);
   if (!found) {
     const std::string why = fmt::format(
@@ -137,6 +142,7 @@ class SearchRun {
   std::int64_t features() const { return embedding_size(model_->model()); }
 
   void open() {
+    check_far(command_);
     given_ = given_threshold(command_);
     check_ending("--out", command_.out, {".json", ".csv"});
     check_ending("--sheet", command_.sheet, {".html"});
@@ -250,8 +256,7 @@ void add_search(CLI::App& app, CommandCall& call) {
                  "the lowest similarity of a match, from -1 to 1; auto: the threshold that the evaluation of the "
                  "checkpoint has found with the same --flip, or else one by the pairs of the gallery (default: auto, "
                  "if there is one)");
-  app.add_option("--far", command->far, "auto by the pairs of the gallery, at this false accept rate (default: 0.001)")
-      ->check(CLI::Range(1e-9, 0.5));
+  app.add_option("--far", command->far, "auto by the pairs of the gallery, at this false accept rate (default: 0.001)");
   app.add_flag("--nearest-image", command->by_nearest_image,
                "compare with each person's nearest image, instead of the mean of the normalised embeddings");
   app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as embed --flip does");

@@ -214,8 +214,9 @@ class Comparison {
     if (head == SavedHead::kept && !same("experiment"))
       fail<InputError>(
           "{}: was saved by a different experiment{}: only the number of steps, what is saved, the evaluation and the "
-          "layout over ranks may change",
-          folder_.string(), first_change({}));
+          "layout over ranks may change{}",
+          folder_.string(), first_change({}),
+          same("backbone") ? "; --grow-head adds and removes people, --fresh-head begins a new head" : "");
     if (head == SavedHead::grown && !same(without_people_key))
       fail<InputError>("{}: was saved by a different experiment{}: with a grown head, data and head.classes may change",
                        folder_.string(), first_change_of_others());
@@ -234,8 +235,10 @@ class Comparison {
           folder_.string(), saved(training_images), found == here_.end() ? "none" : found->second);
   }
 
-  std::string difference(const Experiment& experiment) const {
+  std::string difference(const Experiment& experiment, SavedHead head) const {
     if (same("layout") && same("stages")) return {};
+    // The layout of a grown head has another number of classes.
+    if (head == SavedHead::grown && same("mesh") && same("micro_batches") && same("stages")) return {};
     std::string text = "resumes on a different layout";
     if (!same("mesh") || !same("micro_batches"))
       text += fmt::format(" (saved on {} with micro_batches = {}, now {} with {})", saved("mesh"),
@@ -376,6 +379,8 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
     comparison.expect_experiment(head);
     grown = add_grown_heads(trainer, files, wanted);
   }
+  // The shapes of its tensors would say less about a head that is configured differently.
+  if (comparison.same("backbone")) comparison.expect_experiment(head);
   check_all(files, wanted);
   comparison.expect_experiment(head);
   if (has_checksum && head == SavedHead::kept) comparison.expect_images();
@@ -384,7 +389,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
                                                        : saved_count(files.identity(), head_begun, steps_done));
   load_verified(files, wanted, rank);
   if (head == SavedHead::fresh) return {};
-  std::string remark = comparison.difference(trainer.experiment());
+  std::string remark = comparison.difference(trainer.experiment(), head);
   if (has_checksum && head == SavedHead::kept && !comparison.same(training_image_sizes))
     remark += fmt::format("{}training images have other sizes in bytes than when the checkpoint was saved",
                           remark.empty() ? "" : "; ");

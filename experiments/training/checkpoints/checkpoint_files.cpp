@@ -9,6 +9,7 @@
 
 #include "framework/description/printable.h"
 #include "framework/files/crc32c.h"
+#include "framework/tensors/host_elements.h"
 
 namespace heddle {
 
@@ -284,6 +285,8 @@ void CheckpointFiles::load(int file, const std::vector<StateTensor>& wanted) con
       for_each_shared_run(tensor.part, one.part, [&](const SharedRun& run) {
         load.add(run.a, run.count, [&](std::span<std::byte> place, std::int64_t first) {
           reader.read(index, place, static_cast<std::uint64_t>(run.b + first) * element);
+          if (const auto bad = first_not_finite(place, one.dtype))
+            fail<InputError>("{}: {} has an element that is {}", reader.path().string(), tensor.name, *bad);
         });
       });
       load.flush();

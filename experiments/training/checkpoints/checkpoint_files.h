@@ -47,7 +47,8 @@ class CheckpointFiles {
   void check(const StateTensor& wanted) const;
   /// InputError if a file is not as it was saved.
   void verify(int file) const;
-  /// Copies the elements of these tensors that one file has, through a host buffer of a few MiB.
+  /// Copies the elements of these tensors that one file has, through a host buffer of a few MiB. InputError names a
+  /// tensor with an element that is not finite.
   void load(int file, const std::vector<StateTensor>& wanted) const;
 
  private:

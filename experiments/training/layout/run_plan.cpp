@@ -52,7 +52,7 @@ ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline
 
 ScheduleShape shape_of(const Experiment& experiment) {
   const PipelineConfig& pipeline = experiment.pipeline;
-  const int chunks = pipeline.chunks > 0 ? static_cast<int>(pipeline.chunks) : usual_chunks(pipeline.schedule);
+  const int chunks = pipeline.chunks > 0 ? static_cast<int>(pipeline.chunks) : default_chunks(pipeline.schedule);
   return {.ranks = static_cast<int>(experiment.mesh.pp),
           .micro_batches = static_cast<int>(experiment.train.micro_batches),
           .chunks = chunks};

@@ -347,6 +347,14 @@ TEST_CASE("the schema refuses, as the reader does, images of two channels and a 
   CHECK(over[1]["minItems"] == 1);
 }
 
+TEST_CASE("a mistyped option is named with the nearest one, in one line") {
+  const Called mistyped = call({"export", "results", "--format", "onnx", "--otu", "model.onnx"});
+  CHECK(mistyped.code == 2);
+  CHECK(mistyped.err == "heddle: --otu: export has no such option; did you mean \"--out\"?\n");
+  CHECK(call({"run", "a.json", "--steps=3"}).err == "heddle: --steps: run has no such option\n");
+  CHECK(call({"run"}).err == "heddle: FILE is required\n");
+}
+
 TEST_CASE("schema, help, list and version answer on stdout") {
   CHECK(Json::parse(call({"schema"}).out).contains("properties"));
   std::ifstream shipped(test::source_folder() / "experiments/experiment.schema.json");

@@ -150,7 +150,8 @@ TEST_CASE("eval names what is missing: a checkpoint, a set, the data of a drawn 
     CHECK(called.code == 2);
     return called.err.substr(0, called.err.find('\n', called.err.find("heddle: ")));
   };
-  CHECK(error({out + "/none"}) == fmt::format("heddle: {}/none: expected the folder of a checkpoint", out));
+  CHECK(error({out + "/none"}) ==
+        fmt::format("heddle: {}/none: does not exist: expected the folder of a checkpoint", out));
   CHECK(error({folder / "faces"}) ==
         fmt::format("heddle: {}: there is no checkpoint in it", (folder / "faces").string()));
   CHECK(error({out}) == fmt::format("heddle: {0}: expected one of {0}/checkpoint/a, {0}/checkpoint/b", out));

@@ -59,13 +59,15 @@ TEST_CASE("a person who comes before all others in the data does not move their 
                        "change") != std::string::npos);
   CHECK(resume({"--grow-head", "--fresh-head"}).code != 0);
 
+  const Called done = resume({"--grow-head", "--set", "train.steps=3", "--set", "head.classes=6"});
+  CHECK(done.code == 2);
+  CHECK(done.err.find("its newest checkpoint is after step 3, the last one, so that the changed head would not be "
+                      "trained and saved: raise train.steps") != std::string::npos);
   const Called grown =
-      resume({"--grow-head", "--set", "train.steps=3", "--set", "head.classes=6", "--set", "mesh.dp=3"});
+      resume({"--grow-head", "--set", "train.steps=4", "--set", "head.classes=6", "--set", "mesh.dp=3"});
   CAPTURE(grown.err);
   REQUIRE(grown.code == 0);
   CHECK(grown.err.find("head goes from 4 to 6 classes: 3 stay, 3 are new, 1 is dropped") != std::string::npos);
-  // No step was taken, so that nothing was saved; the next one saves.
-  REQUIRE(resume({"--grow-head", "--set", "train.steps=4", "--set", "head.classes=6"}).code == 0);
   const auto now = saved_rows(checkpoints / "step-000004", "head.weight");
   REQUIRE(now.size() == 6);
   for (const auto& [row, was] : {std::pair(1, 0), std::pair(2, 2), std::pair(3, 3)}) {

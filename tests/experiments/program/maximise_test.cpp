@@ -160,12 +160,12 @@ TEST_CASE("where bytes fall and rise again, a value that was found to fit is nev
 }
 
 TEST_CASE("a value on which no bytes depend does not matter, and one that bounds them only for others does") {
-  CHECK_FALSE(search(1000, {7, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.matters);
-  CHECK_FALSE(search(1000, {0, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.matters);
+  CHECK_FALSE(search(1000, {7, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.memory_varies);
+  CHECK_FALSE(search(1000, {0, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.memory_varies);
   const Bytes only_of_small = [](std::int64_t v) { return v < 5 ? 400 : 500; };
-  CHECK(search(1000, {7, 0, 1'000'000}, only_of_small).largest.matters);
-  CHECK(search(499, {7, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.matters);
-  CHECK(search(1000, {3, 3, 3}, [](std::int64_t) { return 500; }).largest.matters);
+  CHECK(search(1000, {7, 0, 1'000'000}, only_of_small).largest.memory_varies);
+  CHECK(search(499, {7, 0, 1'000'000}, [](std::int64_t) { return 500; }).largest.memory_varies);
+  CHECK(search(1000, {3, 3, 3}, [](std::int64_t) { return 500; }).largest.memory_varies);
 }
 
 TEST_CASE("plan --maximise refuses a field that memory does not depend on") {

@@ -264,6 +264,9 @@ TEST_CASE("search names what is wrong with its gallery, its probes and its files
         "heddle: --sheet " + walk.path("out.txt") + ": expected a file that ends in .html\n");
   CHECK(walk.error({g, p, "--threshold", "high"}) ==
         "heddle: --threshold: expected auto or a similarity from -1 to 1, found \"high\"\n");
+  for (const char* const far : {"nan", "0", "0.6"})
+    CHECK(walk.error({g, p, "--far", far}) ==
+          fmt::format("heddle: --far: expected a rate above 0 and at most 0.5, found {}\n", far));
   CHECK(walk.error({g, p, "--threshold", "0.5", "--far", "0.1"}) == "heddle: --far: is for --threshold auto\n");
   CHECK(walk.error({g, p, "--set", "device=plan"}) == "heddle: device: expected cpu or cuda, found plan\n");
   write_file_atomically(walk.folder / "broken.jpg", face_as_jpeg(0, 0).substr(0, 200));

@@ -152,11 +152,13 @@ TEST_CASE("a tensor larger than the host buffer is read whole, also in rows with
   }
 }
 
-TEST_CASE("16-bit state keeps its bits, also those of NaN") {
+TEST_CASE("16-bit state keeps the bits of all finite values, and others are refused") {
   Device device = test::make_device();
   const Scratch folder;
   std::vector<std::uint16_t> bits(1 << 16);
-  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
+  constexpr unsigned infinity = 0x7F80;
+  for (unsigned i = 0; i < bits.size(); ++i)
+    bits[i] = static_cast<std::uint16_t>((i & infinity) == infinity ? i & ~infinity : i);
   const ParameterPart all = ParameterPart::all_of({256, 256});
   StateTensor saved{"w", Tensor::zeros(device, {256, 256}, DType::bf16), all};
   saved.value.load_bytes(std::as_bytes(std::span(bits)));
@@ -170,6 +172,13 @@ TEST_CASE("16-bit state keeps its bits, also those of NaN") {
   std::vector<std::uint16_t> found(bits.size() / 2);
   read.value.to_host_bytes(DType::bf16, std::as_writable_bytes(std::span(found)));
   CHECK(std::equal(found.begin(), found.end(), bits.begin() + 128 * 256));
+
+  bits.back() = infinity;
+  saved.value.load_bytes(std::as_bytes(std::span(bits)));
+  save(folder, {{saved}});
+  const CheckpointFiles diverged(folder / "");
+  CHECK(message_of<InputError>([&] { diverged.load(0, {read}); }) ==
+        (folder / "rank-0.safetensors").string() + ": w has an element that is inf");
 }
 
 TEST_CASE("errors name the parts that are missing from a checkpoint") {

@@ -161,7 +161,7 @@ TEST_CASE("schedules and stages change no bit in 16 bits") {
       const test::ModelPointer model = random_model(7, Mesh(2));
       Layout layout{Mesh(2, 2), 4};
       layout.pipeline.schedule = schedule;
-      layout.pipeline.chunks = usual_chunks(schedule);
+      layout.pipeline.chunks = default_chunks(schedule);
       layout.over = test::last_stage;
       Layout flat{Mesh(2), 4};
       flat.over = test::last_stage;

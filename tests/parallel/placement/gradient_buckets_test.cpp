@@ -248,8 +248,8 @@ TEST_CASE("An optimizer over flat shards and a gather make the same weights as o
       on_ranks(3, [type, bucket_bytes](Rank& rank) {
         const Weights whole(rank);
         const Weights split(rank);
-        std::vector<Trained> all;
-        std::vector<Trained> mine;
+        std::vector<TrainedWeight> all;
+        std::vector<TrainedWeight> mine;
         std::vector<FlatSharded> shards;
         for (std::size_t i = 0; i < whole.values.size(); ++i) {
           all.push_back({"w" + std::to_string(i), whole.values[i]});

@@ -65,14 +65,14 @@ void broadcast(const T* a, const T* b, std::vector<Step> steps, T* y) {
   const Step inner = steps.back();
   steps.pop_back();
   if (steps.empty()) {
-    parallel_for(inner.size, usual_grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(inner.size, default_grain, [&](std::int64_t begin, std::int64_t end) {
       inner_loop<op>(a + begin * inner.a, b + begin * inner.b, {end - begin, inner.a, inner.b}, y + begin);
     });
     return;
   }
   std::int64_t rows = 1;
   for (const Step& step : steps) rows *= step.size;
-  parallel_for(rows, 1 + usual_grain / inner.size, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, 1 + default_grain / inner.size, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       std::int64_t in_a = 0;
       std::int64_t in_b = 0;

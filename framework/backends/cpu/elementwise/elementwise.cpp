@@ -14,7 +14,7 @@ void map(const Tensor& x, Tensor& y, F f) {
   using C = Compute<T>;
   const T* const from = x.as<const T>();
   T* const to = y.as<T>();
-  parallel_for(y.numel(), usual_grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(y.numel(), default_grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd  // to may be from, element by element
     for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(f(static_cast<C>(from[i])));
   });
@@ -26,7 +26,7 @@ void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const T* const left = a.as<const T>();
   const T* const right = b.as<const T>();
   T* const to = y.as<T>();
-  parallel_for(y.numel(), usual_grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(y.numel(), default_grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i)
       to[i] = static_cast<T>(f(static_cast<C>(left[i]), static_cast<C>(right[i])));
@@ -37,7 +37,7 @@ void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
 template <class F>
 void for_rows(std::int64_t elements, std::int64_t channels, F body) {
   if (elements == 0) return;
-  parallel_for(elements / channels, 1 + usual_grain / channels, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(elements / channels, 1 + default_grain / channels, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) body(row);
   });
 }
@@ -57,7 +57,7 @@ void ElementwiseKernelsOn<cpu::Context>::fill(Tensor& y, double value) const {
       narrow = static_cast<T>(value);
     else
       narrow = static_cast<T>(static_cast<Compute<T>>(value));
-    cpu::parallel_for(y.numel(), 2 * cpu::usual_grain,
+    cpu::parallel_for(y.numel(), 2 * cpu::default_grain,
                       [&](std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, narrow); });
   });
 }

@@ -11,7 +11,7 @@
 namespace heddle::cpu {
 
 /// Elements that are worth a thread where each takes a few operations: about 10 us of memory traffic.
-inline constexpr std::int64_t usual_grain = 16384;
+inline constexpr std::int64_t default_grain = 16384;
 
 /// Calls body(begin, end) for contiguous pieces of 0 .. count-1, each of at least `grain` elements (what is worth a
 /// thread) if there is more than one. Serial within another parallel region. Where the cuts fall depends on the number

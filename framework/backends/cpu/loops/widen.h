@@ -11,7 +11,7 @@ namespace heddle::cpu {
 inline void widen(const Tensor& from, float* to) {
   visit_floating(from.dtype(), "widen", [&]<class T>(T) {
     const T* const source = from.as<T>();
-    parallel_for(from.numel(), usual_grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(from.numel(), default_grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(source[i]);
     });
   });
@@ -20,7 +20,7 @@ inline void widen(const Tensor& from, float* to) {
 inline void narrow(const float* from, Tensor& to) {
   visit_floating(to.dtype(), "narrow", [&]<class T>(T) {
     T* const target = to.as<T>();
-    parallel_for(to.numel(), usual_grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(to.numel(), default_grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) target[i] = static_cast<T>(from[i]);
     });
   });

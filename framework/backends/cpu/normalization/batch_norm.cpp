@@ -28,7 +28,7 @@ struct Rows {
   std::int64_t block;  // rows in a block
   std::int64_t blocks;
   std::int64_t grain_rows() const {
-    return std::max<std::int64_t>(1, usual_grain / std::max<std::int64_t>(1, channels));
+    return std::max<std::int64_t>(1, default_grain / std::max<std::int64_t>(1, channels));
   }
 };
 

@@ -55,7 +55,7 @@ void combine_blocks(std::span<const Tensor> parts, std::span<Tensor> results, st
 
 template <ReduceOp op, class T>
 void combine_as(std::span<const Tensor> parts, std::span<Tensor> results) {
-  parallel_for(results[0].numel(), usual_grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(results[0].numel(), default_grain, [&](std::int64_t begin, std::int64_t end) {
     if (parts.size() == 2 && results.size() <= 2)
       combine_pair<op>(parts[0].as<const T>() + begin, parts[1].as<const T>() + begin, results.front().as<T>() + begin,
                        results.back().as<T>() + begin, end - begin);

@@ -23,7 +23,7 @@ void sums(const T* x, std::array<std::int64_t, 3> view, double factor, T* y) {
   const std::int64_t inner = view[2];
   const auto write = [=](std::int64_t i, double sum) { y[i] = static_cast<T>(static_cast<C>(sum * factor)); };
   // Whether the team shares the outer loop or each sum does not change a sum's order.
-  const std::int64_t outer_grain = outer < 8 ? outer : 1 + usual_grain / std::max<std::int64_t>(reduced * inner, 1);
+  const std::int64_t outer_grain = outer < 8 ? outer : 1 + default_grain / std::max<std::int64_t>(reduced * inner, 1);
   parallel_for(outer, outer_grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       const T* const block = x + o * reduced * inner;
@@ -45,7 +45,7 @@ void maxima(const T* x, std::array<std::int64_t, 3> view, T* y) {
   const std::int64_t reduced = view[1];
   const std::int64_t inner = view[2];
   constexpr C lowest = -std::numeric_limits<C>::infinity();
-  parallel_for(outer * inner, 1 + usual_grain / std::max<std::int64_t>(reduced, 1),
+  parallel_for(outer * inner, 1 + default_grain / std::max<std::int64_t>(reduced, 1),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t at = begin; at < end;) {
                    const std::int64_t o = at / inner;
@@ -102,7 +102,7 @@ void ReductionKernelsOn<cpu::Context>::reduce_max_backward(const Tensor& x, cons
     const T* const maximum = y.as<const T>();
     const T* const gradient = dy.as<const T>();
     T* const to = dx.as<T>();
-    cpu::parallel_for(outer, 1 + cpu::usual_grain / std::max<std::int64_t>(reduced * inner, 1),
+    cpu::parallel_for(outer, 1 + cpu::default_grain / std::max<std::int64_t>(reduced * inner, 1),
                       [&](std::int64_t begin, std::int64_t end) {
                         std::fill(to + begin * reduced * inner, to + end * reduced * inner, T{});
                         for (std::int64_t o = begin; o < end; ++o)

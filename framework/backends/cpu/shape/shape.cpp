@@ -65,7 +65,7 @@ void transpose_tiles(const Element* x, std::vector<TransposeStep> steps, Element
   std::int64_t outer_count = 1;
   for (const TransposeStep& step : outer) outer_count *= step.size;
   const std::int64_t strips = (rows.size + tile - 1) / tile;
-  parallel_for(outer_count * strips, 1 + usual_grain / (tile * columns.size),
+  parallel_for(outer_count * strips, 1 + default_grain / (tile * columns.size),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t unit = begin; unit < end; ++unit) {
                    const std::int64_t first = unit % strips * tile;
@@ -98,7 +98,7 @@ void ShapeKernelsOn<cpu::Context>::transpose(const Tensor& x, std::span<const in
     for (const cpu::TransposeStep& step : steps) blocks *= step.size;
     const auto* const from = x.as<const std::byte>();
     auto* const to = y.as<std::byte>();
-    cpu::parallel_for(blocks, 1 + 4 * cpu::usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(blocks, 1 + 4 * cpu::default_grain / length, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b)
         std::memcpy(to + b * length, from + cpu::offset_of(steps, b) * size, static_cast<std::size_t>(length));
     });
@@ -123,7 +123,7 @@ void ShapeKernelsOn<cpu::Context>::copy_columns(const ColumnBlock& block, const 
   auto* const to = y.as<std::byte>() + block.y_begin * size;
   const std::int64_t length = block.columns * size;
   if (length == 0) return;
-  cpu::parallel_for(block.rows, 1 + 4 * cpu::usual_grain / length, [&](std::int64_t begin, std::int64_t end) {
+  cpu::parallel_for(block.rows, 1 + 4 * cpu::default_grain / length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
       std::memcpy(to + r * block.y_columns * size, from + r * block.x_columns * size, static_cast<std::size_t>(length));
   });

@@ -29,7 +29,7 @@ void for_runs(std::int64_t begin, std::int64_t end, const DrawWindow& window, F 
 /// that both loops can be made vectors of.
 template <class T, class Draw, class F>
 void for_draws(std::int64_t count, const DrawWindow& window, Draw draw, F body) {
-  parallel_for(count, usual_grain / 8, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(count, default_grain / 8, [&](std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t stretch = 512;
     std::array<T, stretch> draws;
     for_runs(begin, end, window, [&](std::int64_t i, std::int64_t run_end, std::int64_t element) {
@@ -122,7 +122,7 @@ void TrainingKernelsOn<cpu::Context>::clamp(Tensor& x, double bound) const {
     using C = Compute<T>;
     T* const at = x.as<T>();
     const auto limit = static_cast<C>(bound);
-    cpu::parallel_for(x.numel(), cpu::usual_grain, [=](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(x.numel(), cpu::default_grain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const C value = static_cast<C>(at[i]);
         at[i] = static_cast<T>(value > limit ? limit : value < -limit ? -limit : value);
@@ -140,7 +140,7 @@ void TrainingKernelsOn<cpu::Context>::sgd(const SgdStep& step, const Tensor& gra
     const T* const g = gradient.as<const T>();
     T* const w = weight.as<T>();
     C* const v = velocity.defined() ? velocity.as<C>() : nullptr;
-    cpu::parallel_for(weight.numel(), cpu::usual_grain / 2, [=](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(weight.numel(), cpu::default_grain / 2, [=](std::int64_t begin, std::int64_t end) {
       if (v == nullptr) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i)
@@ -167,7 +167,7 @@ void TrainingKernelsOn<cpu::Context>::adamw(const AdamWStep& step, const Tensor&
     T* const w = weight.as<T>();
     C* const m = mean.as<C>();
     C* const s = square.as<C>();
-    cpu::parallel_for(weight.numel(), cpu::usual_grain / 4, [=](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(weight.numel(), cpu::default_grain / 4, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {
         C first = m[i];
