@@ -150,10 +150,6 @@ std::optional<std::int64_t> kept_shards(const Trainer& trainer, const Safetensor
   return shards;
 }
 
-void check_all(const CheckpointFiles& files, const std::vector<StateTensor>& wanted) {
-  for (const StateTensor& tensor : wanted) files.check(tensor);
-}
-
 /// Adds what the checkpoint has of each head's classes that stay, and returns a note of them.
 std::string add_grown_heads(Trainer& trainer, const CheckpointFiles& files, std::vector<StateTensor>& wanted) {
   const Experiment& experiment = trainer.experiment();
@@ -237,8 +233,8 @@ class Comparison {
 
   std::string difference(const Experiment& experiment, SavedHead head) const {
     if (same("layout") && same("stages")) return {};
-    // The layout of a grown head has another number of classes.
-    if (head == SavedHead::grown && same("mesh") && same("micro_batches") && same("stages")) return {};
+    const bool is_same_but_classes = same("mesh") && same("micro_batches") && same("stages");
+    if (head == SavedHead::grown && is_same_but_classes) return {};
     std::string text = "resumes on a different layout";
     if (!same("mesh") || !same("micro_batches"))
       text += fmt::format(" (saved on {} with micro_batches = {}, now {} with {})", saved("mesh"),
@@ -324,7 +320,7 @@ std::string CheckpointFolder::experiment(std::int64_t steps_done) const {
 void CheckpointFolder::load_backbone(Trainer& trainer, std::int64_t steps_done) const {
   const CheckpointFiles files(step_folder(steps_done));
   const std::vector<StateTensor> wanted = trainer.backbone_state();
-  check_all(files, wanted);
+  for (const StateTensor& tensor : wanted) files.check(tensor);
   load_verified(files, wanted, trainer.rank());
 }
 
@@ -369,7 +365,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   const SafetensorsMetadata here =
       identity_of(trainer, steps_done, identity_, has_checksum ? DataIdentity::checksums : DataIdentity::places);
   const SafetensorsMetadata saved = as_written_now(files.identity(), identity_);
-  const Comparison comparison(step_folder(steps_done), saved, here, identity_);
+  const Comparison comparison(files.folder(), saved, here, identity_);
   for (const char* key : {"steps", "seed", "batch"}) comparison.expect(key);
   std::vector<StateTensor> wanted = trainer.backbone_state();
   std::string grown;  // the classes that stay
@@ -379,9 +375,9 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
     comparison.expect_experiment(head);
     grown = add_grown_heads(trainer, files, wanted);
   }
-  // The shapes of its tensors would say less about a head that is configured differently.
+  // Shapes would say less about a different head, and more about a different backbone.
   if (comparison.same("backbone")) comparison.expect_experiment(head);
-  check_all(files, wanted);
+  for (const StateTensor& tensor : wanted) files.check(tensor);
   comparison.expect_experiment(head);
   if (has_checksum && head == SavedHead::kept) comparison.expect_images();
   load_loss_scale(trainer, files.identity());

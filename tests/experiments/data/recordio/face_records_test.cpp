@@ -212,10 +212,6 @@ TEST_CASE("face records: an impossible header record is refused") {
   fs::remove(folder / "a.idx");
   CHECK(opening_error(folder) ==
         "a.rec: ends with record 1; record 0 says that records 1 to 999999986991103 are images");
-  write_records(folder / "a.rec", {{0, image({4, 4}, "")}, {1, image(0)}, {2, image(0)}, {3, image(0)}});
-  fs::remove(folder / "a.idx");
-  fs::resize_file(folder / "a.rec", fs::file_size(folder / "a.rec") - 1);
-  CHECK(opening_error(folder).ends_with("; record 0 says that records 1 to 3 are images"));
   write_records(folder / "a.rec", {{0, image({4, 4}, "")}, {1, image(0)}, {3, image(0)}});
   CHECK(opening_error(folder) == "a.idx: key 2 is missing; record 0 of a.rec says that keys 1 to 3 are images");
 }
@@ -321,7 +317,7 @@ TEST_CASE("face records: without an index, the images before the end of a trunca
   CHECK(opening_error(folder) == truncated);
   const Opened opened = opened_without_broken(folder);
   CHECK(opened.labels == std::vector<std::int64_t>{0, 1});
-  CHECK(opened.broken == std::vector<std::string>{truncated});
+  CHECK(opened.broken == std::vector<std::string>{truncated + "; record 0 says that records 1 to 3 are images"});
 }
 
 }  // namespace heddle::test
