@@ -207,7 +207,7 @@ void describe_type(Describer& d, LayerConfig& config) {
   for (const ExtensionLayer& layer : added) {
     const bool is_chosen = config.extension.layer == &layer;
     if (is_chosen) index = static_cast<int>(kinds.size());
-    chosen.push_back(is_chosen ? config.extension : ChosenExtensionLayer{&layer, layer.usual});
+    chosen.push_back(is_chosen ? config.extension : ChosenExtensionLayer{&layer, layer.defaults});
     kinds.push_back(
         {layer.name, layer.help, [&own = chosen.back()](Describer& inner) { own.layer->describe(inner, own.config); }});
   }

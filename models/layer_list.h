@@ -55,7 +55,7 @@ enum class LayerType {
 struct ExtensionLayer {
   std::string_view name;
   std::string_view help;
-  std::any usual;  // a config that holds the defaults
+  std::any defaults;  // a config
   std::function<void(Describer&, std::any& config)> describe;
   std::function<LayerSpecPointer(const std::any& config, const Shape& input)> make;
 };

@@ -41,6 +41,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle compare results/quickstart results/orl_faces --html compared.html"]=$results
   ["./heddle embed results/orl_faces PATH/TO/GALLERY --out gallery.npy"]=$results
   ["./heddle search results/orl_faces PATH/TO/GALLERY PATH/TO/PROBES"]=$results
+  ["./heddle search results/orl_faces PATH/TO/GALLERY PATH/TO/PROBES --flip"]=$results
   ["./heddle search results/orl_faces gallery.npy PATH/TO/PROBES --index index.npy"]=$results
   ["./heddle export results/orl_faces --format onnx --out model.onnx"]=$results
   ["HEDDLE_PRESET=asan HEDDLE_TEST_MUTATIONS=0-1000000 ./heddle test --source-file='*_mutations_test.cpp'"]=$long

@@ -1,5 +1,8 @@
 #include "experiments/export/trained_model.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "experiments/export/to_floats.h"
 #include "experiments/training/evaluation/checkpoint_model.h"
 
@@ -23,6 +26,13 @@ std::map<std::string, std::vector<float>> elements_of(Trainer& trainer) {
   return elements;
 }
 
+void check_finite(const std::string& name, const std::vector<float>& elements, const FoundCheckpoint& checkpoint) {
+  const auto bad = std::find_if(elements.begin(), elements.end(), [](float x) { return !std::isfinite(x); });
+  if (bad != elements.end())
+    fail<InputError>("{}, step {}: {} has an element that is {}: the training has diverged", checkpoint.folder.string(),
+                     checkpoint.steps, name, *bad);
+}
+
 }  // namespace
 
 TrainedModel load_trained_model(const Experiment& saved, const FoundCheckpoint& checkpoint) {
@@ -36,6 +46,7 @@ TrainedModel load_trained_model(const Experiment& saved, const FoundCheckpoint& 
   source.on_ranks(nullptr, [&ours](Trainer& trainer) { ours = elements_of(trainer); });
   for (const InferenceTensor& tensor : model.graph.tensors()) {
     const std::vector<float>& elements = ours.at(tensor.name);
+    check_finite(tensor.name, elements, checkpoint);
     std::vector<float>& result = model.elements[tensor.name];
     result.resize(elements.size());
     tensor.to_torch(elements, result);

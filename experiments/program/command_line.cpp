@@ -1,6 +1,7 @@
 #include "experiments/program/command_line.h"
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <new>
 #include <sstream>
@@ -25,19 +26,33 @@ namespace {
 
 constexpr std::string_view extension_option = "--extension";
 
-/// What is wrong with a command line: the first option that the command does not have, or else what CLI11 says.
+/// The first word that looks like an option among those that the command does not know; empty if there is none.
+std::string unknown_option(const CLI::App& command) {
+  for (const std::string& word : command.remaining()) {
+    if (word == "--") break;
+    if (word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0)
+      return word.substr(0, word.find('='));
+  }
+  return {};
+}
+
+/// What is wrong with a command line: the first option that a command does not have, or else what CLI11 says.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  std::string name;  // `data show`
   const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command->get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  const std::vector<std::string> remaining = app.remaining(true);
-  const auto unknown = std::find_if(remaining.begin(), remaining.end(),
-                                    [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
-  if (unknown == remaining.end()) return error.what();
-  const std::string name = unknown->substr(0, unknown->find('='));
-  return fmt::format("{}: {} has no such option{}", name, command->get_name(), suggestion(name, names));
+  while (command != nullptr) {
+    if (const std::string option = unknown_option(*command); !option.empty()) {
+      if (command == &app) return fmt::format("{}: options follow the command", option);
+      std::vector<std::string> known;
+      for (const CLI::Option* one : command->get_options())
+        for (const std::string& long_name : one->get_lnames()) known.push_back("--" + long_name);
+      return fmt::format("{}: {} has no such option{}", option, name, suggestion(option, known));
+    }
+    const std::vector<CLI::App*> called = command->get_subcommands();
+    command = called.empty() ? nullptr : called.front();
+    if (command != nullptr) name += (name.empty() ? "" : " ") + command->get_name();
+  }
+  return error.what();
 }
 
 /// The output of the processes other than rank 0's: nothing.

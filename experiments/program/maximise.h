@@ -22,7 +22,7 @@ struct Largest {
   VariantResult plan;
   /// The reason why the next larger value does not fit; if none fits, the bytes that the smallest needs.
   std::string why;
-  /// Whether values were found whose plans need different numbers of bytes, or that do not fit.
+  /// False if several values were tried, all fit, and need the same number of bytes.
   bool memory_varies = true;
 };
 
@@ -33,7 +33,7 @@ using PlanOf = std::function<VariantResult(std::int64_t value)>;
 using CheckOf = std::function<void(std::int64_t value)>;
 
 /// The result is exact if the bytes of the fullest rank do not shrink as the value grows, and if the experiment accepts
-/// all values between two bounds, of which `field.value` is one. Few values are tried: extrapolations from the bytes of
+/// an interval of values that contains `field.value`. Few values are tried: extrapolations from the bytes of
 /// two plans, in growing steps, and then bisection. If a larger value needs fewer bytes, as more ranks do, only the
 /// largest value that the experiment accepts is planned in addition.
 Largest maximum_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of);

@@ -124,11 +124,6 @@ class RankRun {
       if (first > experiment_.train.steps)
         fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
                          settings_.checkpoints.string(), first, experiment_.train.steps);
-      if (first == experiment_.train.steps && settings_.head != SavedHead::kept)
-        fail<InputError>(
-            "{}: its newest checkpoint is after step {}, the last one, so that the changed head would not be trained "
-            "and saved: raise train.steps",
-            settings_.checkpoints.string(), first);
       if (first > 0) load(first);
       saved_after_ = first;
     } else if (leads() && has_data()) {

@@ -15,8 +15,8 @@
 namespace heddle {
 
 /// The positions of a micro-batch's samples in the global batch, for all data-parallel ranks together. The batch is
-/// divided into sample groups, micro-batch by micro-batch and within each rank by rank along dp. They are the groups of
-/// one rank with ranks * micro_batches micro-batches, also where these do not divide the batch.
+/// divided into sample groups, micro-batch by micro-batch and within each rank by rank along dp. The division is
+/// that of one rank with dp * micro_batches micro-batches, also where these do not divide the batch.
 IndexRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index);
 
 class StagePass : public PipelineStages {
@@ -46,15 +46,15 @@ struct TrainingTools {
   GradientBuckets& buckets;
   /// The factor of the gradient with which backward passes start.
   double loss_scale = 1;
-  /// Runs once all images of the step are read, where heads are stepped within the loss.
+  /// Called when all images of the step are read, if heads are updated before the layers' backward passes.
   std::function<void()> before_heads{};
-  /// For each head, steps it before the backward passes of the layers, where that is possible; or nothing at all.
+  /// For each head, updates it before the layers' backward passes; an empty function where that is impossible.
   std::vector<std::function<void()>> update_heads{};
 };
 
 class TrainingPass final : public StagePass {
  public:
-  /// `batch` holds the step's indices.
+  /// `batch` holds the indices of the step's samples in the data set.
   TrainingPass(const TrainingTools& tools, StageModels& models, Rank& rank, std::span<const std::int64_t> batch,
                std::int64_t step)
       : StagePass(models, rank, true, step), tools_(tools), batch_(batch) {}

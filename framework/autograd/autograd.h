@@ -54,8 +54,8 @@ class Wanted {
 using Gradients = std::vector<Tensor>;
 /// Vector-Jacobian product: from the output's gradient to those of the inputs. It captures tensors only, never
 /// variables. A split backward pass may call it twice with the same gradient, but never twice for the same input. A vjp
-/// may free what it needs for one of the calls only; it may overwrite its argument only if it gives everything that is
-/// `ever` wanted.
+/// may free, after a call, what the other call does not need; it may overwrite its argument only if it gives everything
+/// that is `ever` wanted.
 using Vjp = std::function<Gradients(const Tensor&, Wanted)>;
 
 /// Collects the gradient of one leaf, which is a parameter or a stage input. It counts the operations that have read

@@ -287,7 +287,7 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
     fail<InputError>("{}: has {} bytes, a safetensors file has at least 8", name, file_bytes);
   file_.read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
   constexpr std::uint32_t begin_of_zip = 0x04034b50;
-  if (static_cast<std::uint32_t>(header_bytes) == begin_of_zip)
+  if (header_bytes > max_header && static_cast<std::uint32_t>(header_bytes) == begin_of_zip)
     fail<InputError>("{}: is a zip file, not a safetensors file; `heddle import` converts those of torch.save", name);
   if (header_bytes > max_header)
     fail<InputError>("{}: is no safetensors file: it would have a header of {} bytes, and at most {} are allowed", name,

@@ -207,7 +207,8 @@ void describe(Describer& d, MarginConfig& c) {
       chosen.push_back(c.extension);
     } else {
       chosen.push_back({.margin = &margin});
-      for (std::size_t i = 0; i < margin.settings.size(); ++i) chosen.back().settings.at(i) = margin.settings[i].usual;
+      for (std::size_t i = 0; i < margin.settings.size(); ++i)
+        chosen.back().settings.at(i) = margin.settings[i].default_value;
     }
     kinds.push_back({margin.name, margin.help, [&c, &own = chosen.back()](Describer& inner) {
                        for (std::size_t i = 0; i < own.margin->settings.size(); ++i) {

@@ -90,7 +90,7 @@ struct ExtensionMargin {
   static constexpr std::size_t max_settings = 4;
   struct Setting {
     const char* name;
-    double usual;
+    double default_value;
     double minimum;
     double maximum;
     std::string_view help;

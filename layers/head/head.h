@@ -39,18 +39,18 @@ struct HeadInput {
   /// The samples of every rank that shares the classes with this one, in rank order, as positions in the global batch;
   /// b of them are this rank's own.
   std::vector<IndexRange> samples;
-  std::int64_t global_batch = 1;  // the loss is the mean over this number of samples, times loss_weight
+  std::int64_t global_batch = 1;  // the loss is the mean over this number of samples
   /// The weights of the losses of all of `samples`, in their order; empty: 1. The mean divides by global_batch all the
   /// same.
   std::vector<double> weights{};
   /// Called once, while the embeddings' gradient is being sent to its ranks. If phase 2 depends on nothing else in
-  /// the step, it may run then. All log-sum-exps are finite.
+  /// the step, it may run then. By then all log-sum-exps have been checked to be finite.
   std::function<void()> while_reducing{};
 };
 
 struct HeadOutput {
-  /// []: the sum of the micro-batch's weighted losses over all samples, divided by the global batch, without the
-  /// loss_weight; undefined in a step without a loss.
+  /// []: the sum of the micro-batch's weighted losses over all samples, divided by the global batch. Gradients include
+  /// the factor loss_weight, this sum does not. Undefined in a step without a loss.
   Tensor loss_sum;
   Tensor losses;              // [b]: of this rank's samples, weighted, if loss_reduction is reduce_scatter
   Tensor embedding_gradient;  // [b, d]
@@ -78,7 +78,7 @@ class Head {
   /// the sample whose embedding is not finite.
   HeadOutput forward_backward(const HeadInput& input);
 
-  // Phase 2 over all rows kept since begin_step is one of the next four functions.
+  // A step ends with exactly one of the next four functions: phase 2 over all rows kept since begin_step, or none.
 
   /// Takes the optimizer's step.
   void update(const HeadUpdate& update);

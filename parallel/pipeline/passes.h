@@ -1,5 +1,5 @@
-// Passes, each of which adds actions to a schedule. They are applied in the order with_recompute, with_loss,
-// with_communication.
+// Passes, each of which adds actions to a schedule; schedule.h names the actions. They are applied in the order
+// with_recompute, with_loss, with_communication.
 #pragma once
 
 #include "framework/description/enum_table.h"
@@ -7,7 +7,8 @@
 
 namespace heddle {
 
-/// When the forward of a stage keeps nothing but its inputs and is run again before its backward.
+/// Activation checkpointing: when the forward of a stage keeps nothing but its inputs and is run again before its
+/// backward.
 enum class Recompute {
   never,
   always,
@@ -23,8 +24,8 @@ inline constexpr auto enum_names<Recompute> = enum_table<Recompute>({
     {Recompute::sqrt, "sqrt"},
 });
 
-/// Adds an R before each B or I of a micro-batch that is recomputed, as late as possible, which is before an overlapped
-/// pair.
+/// Adds an R before each B or I of a micro-batch that is recomputed, directly before it, or before the
+/// overlapped pair that contains it.
 Schedule with_recompute(Schedule schedule, Recompute mode);
 
 /// Which ranks compute the loss.

@@ -256,7 +256,9 @@ void add_search(CLI::App& app, CommandCall& call) {
                  "the lowest similarity of a match, from -1 to 1; auto: the threshold that the evaluation of the "
                  "checkpoint has found with the same --flip, or else one by the pairs of the gallery (default: auto, "
                  "if there is one)");
-  app.add_option("--far", command->far, "auto by the pairs of the gallery, at this false accept rate (default: 0.001)");
+  app.add_option(
+      "--far", command->far,
+      "auto by the pairs of the gallery, at this false accept rate, above 0 and at most 0.5 (default: 0.001)");
   app.add_flag("--nearest-image", command->by_nearest_image,
                "compare with each person's nearest image, instead of the mean of the normalised embeddings");
   app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as embed --flip does");

@@ -35,6 +35,7 @@ constexpr const char* loss_scale = "loss_scale";
 /// lack both.
 constexpr const char* training_images = "training_images";
 constexpr const char* training_image_sizes = "training_image_sizes";
+constexpr std::string_view agreement = "the losses agree within rounding";
 
 void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
   std::error_code ignored;  // no folder: nothing to remove
@@ -173,13 +174,10 @@ std::string add_grown_heads(Trainer& trainer, const CheckpointFiles& files, std:
 
 /// A collective call.
 void load_verified(const CheckpointFiles& files, const std::vector<StateTensor>& wanted, Rank& rank) {
-  // Each file is verified by one rank, and ranks begin with different ones.
-  for (int i = 0; i < files.size(); ++i) {
-    const int file = (i + rank.index) % files.size();
-    if (file % rank.size == rank.index) files.verify(file);
-    files.load(file, wanted);
-  }
-  // No rank goes on before all files are known to be sound.
+  // Each file is verified by one rank. No rank reads before all are known to be sound: it would find a wrong reason.
+  for (int file = rank.index; file < files.size(); file += rank.size) files.verify(file);
+  rank.world.barrier().wait();
+  for (int i = 0; i < files.size(); ++i) files.load((i + rank.index) % files.size(), wanted);
   rank.world.barrier().wait();
 }
 
@@ -212,7 +210,9 @@ class Comparison {
           "{}: was saved by a different experiment{}: only the number of steps, what is saved, the evaluation and the "
           "layout over ranks may change{}",
           folder_.string(), first_change({}),
-          same("backbone") ? "; --grow-head adds and removes people, --fresh-head begins a new head" : "");
+          same(without_people_key) ? "; --grow-head adds and removes people"
+          : same("backbone")       ? "; --fresh-head begins a new head"
+                                   : "");
     if (head == SavedHead::grown && !same(without_people_key))
       fail<InputError>("{}: was saved by a different experiment{}: with a grown head, data and head.classes may change",
                        folder_.string(), first_change_of_others());
@@ -233,21 +233,21 @@ class Comparison {
 
   std::string difference(const Experiment& experiment, SavedHead head) const {
     if (same("layout") && same("stages")) return {};
-    const bool is_same_but_classes = same("mesh") && same("micro_batches") && same("stages");
-    if (head == SavedHead::grown && is_same_but_classes) return {};
-    std::string text = "resumes on a different layout";
+    std::vector<std::string> notes;
     if (!same("mesh") || !same("micro_batches"))
-      text += fmt::format(" (saved on {} with micro_batches = {}, now {} with {})", saved("mesh"),
-                          saved("micro_batches"), here("mesh"), here("micro_batches"));
-    text += ": the losses agree within rounding";
+      notes.push_back(
+          fmt::format("resumes on a different layout (saved on {} with micro_batches = {}, now {} with {}): {}",
+                      saved("mesh"), saved("micro_batches"), here("mesh"), here("micro_batches"), agreement));
+    else if (head == SavedHead::kept || !same("stages"))  // the layout of a grown head has other classes
+      notes.push_back(fmt::format("resumes on a different layout: {}", agreement));
     if (!same("sample_groups"))
-      text += fmt::format("; batch norms normalised a batch in {} groups, now in {}", saved("sample_groups"),
-                          here("sample_groups"));
+      notes.push_back(fmt::format("batch norms normalised a batch in {} groups, now in {}", saved("sample_groups"),
+                                  here("sample_groups")));
     for (std::size_t set = 0; set < experiment.heads(); ++set)
       if (const std::string key = shards_key(experiment, set); !same(key))
-        text += fmt::format("; classes were sampled in {} shards, now in {} ({}.sample.shards)", saved(key), here(key),
-                            key_of(experiment, "head", set));
-    return text;
+        notes.push_back(fmt::format("classes were sampled in {} shards, now in {} ({}.sample.shards)", saved(key),
+                                    here(key), key_of(experiment, "head", set)));
+    return fmt::format("{}", fmt::join(notes, "; "));
   }
 
  private:
@@ -371,15 +371,17 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   std::string grown;  // the classes that stay
   if (head == SavedHead::kept)
     for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
-  if (head == SavedHead::grown) {
-    comparison.expect_experiment(head);
-    grown = add_grown_heads(trainer, files, wanted);
-  }
   // Shapes would say less about a different head, and more about a different backbone.
-  if (comparison.same("backbone")) comparison.expect_experiment(head);
+  if (head == SavedHead::grown || comparison.same("backbone")) comparison.expect_experiment(head);
+  if (head == SavedHead::grown) grown = add_grown_heads(trainer, files, wanted);
   for (const StateTensor& tensor : wanted) files.check(tensor);
   comparison.expect_experiment(head);
   if (has_checksum && head == SavedHead::kept) comparison.expect_images();
+  const bool is_same_head = comparison.same("experiment") && (!has_checksum || comparison.same(training_images));
+  const bool is_changed = head == SavedHead::fresh || (head == SavedHead::grown && !is_same_head);
+  if (is_changed && steps_done == trainer.experiment().train.steps)
+    fail<InputError>("{}: all {} steps are done, so that the changed head would not be trained: raise train.steps",
+                     files.folder().string(), steps_done);
   load_loss_scale(trainer, files.identity());
   trainer.set_head_first_step(head == SavedHead::fresh ? trainer.parameters().optimizer_steps(steps_done)
                                                        : saved_count(files.identity(), head_begun, steps_done));

@@ -59,7 +59,7 @@ std::vector<FoundCheckpoint> checkpoints_of_results(const fs::path& results) {
 
 FoundCheckpoint find_checkpoint(const fs::path& path) {
   std::error_code error;
-  if (!fs::exists(path, error))
+  if (fs::status(path, error).type() == fs::file_type::not_found)
     fail<InputError>("{}: does not exist: expected the folder of a checkpoint", path.string());
   if (!fs::is_directory(path, error)) fail<InputError>("{}: expected the folder of a checkpoint", path.string());
   const fs::path absolute = fs::canonical(path);  // `.` and a slash at the end have names, too

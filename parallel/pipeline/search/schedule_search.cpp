@@ -142,12 +142,12 @@ class Search {
                      [](const Placement* a, const Placement* b) { return a->search.bound() < b->search.bound(); });
     const double actions =
         space_.effort * std::min(std::max(max_actions, min_schedulings * cells), max_schedulings * cells);
-    const double default_placements = std::max(7.0, static_cast<double>(order.size()) / 3);
+    const double expected_placements = std::max(7.0, static_cast<double>(order.size()) / 3);
     RandomNumbers random(1);
     double best = std::numeric_limits<double>::infinity();
     for (Placement* const placement : order) {
       if (placement->search.bound() >= best - rounding_ / space_.micro_batches) continue;
-      placement->search.begin(static_cast<std::int64_t>(0.3 * actions / default_placements), random);
+      placement->search.begin(static_cast<std::int64_t>(0.3 * actions / expected_placements), random);
       best = std::min(best, best_of(*placement));
     }
     for (const auto& [count, share] : rounds) {

@@ -353,6 +353,10 @@ TEST_CASE("a mistyped option is named with the nearest one, in one line") {
   CHECK(mistyped.err == "heddle: --otu: export has no such option; did you mean \"--out\"?\n");
   CHECK(call({"run", "a.json", "--steps=3"}).err == "heddle: --steps: run has no such option\n");
   CHECK(call({"run"}).err == "heddle: FILE is required\n");
+  CHECK(call({"run", "--"}).err == "heddle: FILE is required\n");
+  CHECK(call({"data", "show", "faces", "--sheat", "x.png"}).err ==
+        "heddle: --sheat: data show has no such option; did you mean \"--sheet\"?\n");
+  CHECK(call({"--set", "train.steps=3", "run", "a.json"}).err == "heddle: --set: options follow the command\n");
 }
 
 TEST_CASE("schema, help, list and version answer on stdout") {

@@ -61,8 +61,8 @@ TEST_CASE("a person who comes before all others in the data does not move their 
 
   const Called done = resume({"--grow-head", "--set", "train.steps=3", "--set", "head.classes=6"});
   CHECK(done.code == 2);
-  CHECK(done.err.find("its newest checkpoint is after step 3, the last one, so that the changed head would not be "
-                      "trained and saved: raise train.steps") != std::string::npos);
+  CHECK(done.err.find("step-000003: all 3 steps are done, so that the changed head would not be trained: raise "
+                      "train.steps") != std::string::npos);
   const Called grown =
       resume({"--grow-head", "--set", "train.steps=4", "--set", "head.classes=6", "--set", "mesh.dp=3"});
   CAPTURE(grown.err);

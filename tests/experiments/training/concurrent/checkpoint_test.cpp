@@ -223,9 +223,15 @@ TEST_CASE(
   rest = run(four, sampling(four, 0), resuming(folder, 3, 4, &note));
   CHECK(note == "classes are sampled in 2 shards as before (head.sample.shards)");
   CHECK(test::max_difference(rest.weights, whole.weights).error <= 1e-12);
-  // A new head has its own number of shards.
-  (void)run(four, sampling(four, 0), resuming(folder, 3, 3, &note, SavedHead::fresh));
+  // A new head has its own number of shards, and needs steps to be trained in.
+  Experiment longer = sampling(four, 0);
+  longer.train.steps = 4;
+  (void)run(four, longer, resuming(folder, 3, 3, &note, SavedHead::fresh));
   CHECK(note.empty());
+  CHECK(message_of<InputError>(
+            [&] { (void)run(four, sampling(four, 0), resuming(folder, 3, 3, &note, SavedHead::fresh)); })
+            .ends_with("step-000003: all 3 steps are done, so that the changed head would not be trained: raise "
+                       "train.steps"));
 }
 
 TEST_CASE("lazy classes are saved with the values of dense ones, and resume on any number of ranks") {
@@ -262,12 +268,12 @@ TEST_CASE("a checkpoint of different classes, embeddings, types, batches or opti
         message_of<InputError>([&] { (void)run(way, experiment, resuming(folder, 1, 1, nullptr, head)); });
     return message.starts_with(step) ? message.substr(step.size()) : message;
   };
-  CHECK(
-      complaint([](Experiment& e) { e.head.classes = 12; }) ==
-      ": was saved by a different experiment (head.classes was 11, is 12): only the number of steps, what is saved, "
-      "the "
-      "evaluation and the layout over ranks may change; --grow-head adds and removes people, --fresh-head begins a new "
-      "head");
+  const std::string different = ": was saved by a different experiment ";
+  const std::string may_change =
+      ": only the number of steps, what is saved, the evaluation and the layout over ranks may change";
+  CHECK(complaint([](Experiment& e) { e.head.classes = 12; }) ==
+        different + "(head.classes was 11, is 12)" + may_change + "; --grow-head adds and removes people");
+  CHECK(complaint([](Experiment& e) { e.head.margin.scale = 7; }).ends_with("; --fresh-head begins a new head"));
   CHECK(complaint([](Experiment& e) {
           e.train.dtype = DType::f64;
         }).starts_with("/rank-0.safetensors: conv1.weight is f32[7,3,3,3], but this run needs f64["));
