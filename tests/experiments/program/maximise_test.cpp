@@ -267,9 +267,10 @@ TEST_CASE("a search reports if a field's range or the experiment ends it") {
   CHECK(searched("head.classes").find("small: head.classes = ") != std::string::npos);
   CHECK(searched("train.batch", "8TB").find("small: train.batch = 1000000; its range ends here\n") !=
         std::string::npos);
-  CHECK(searched("data.identities")
-            .find(fmt::format("small: data.identities = 100; 101 is refused: {}: /head/classes: expected", file)
-                      .substr(0, 60)) != std::string::npos);
+  // The line breaks before the path of the file if that is long.
+  const std::string refused = searched("data.identities");
+  CHECK(refused.find("small: data.identities = 100; 101 is refused:") != std::string::npos);
+  CHECK(refused.find(file.substr(0, 10)) != std::string::npos);
 }
 
 TEST_CASE("a search over a thousand million classes is exact") {
