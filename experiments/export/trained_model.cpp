@@ -1,10 +1,10 @@
 #include "experiments/export/trained_model.h"
 
-#include <algorithm>
-#include <cmath>
+#include <span>
 
 #include "experiments/export/to_floats.h"
 #include "experiments/training/evaluation/checkpoint_model.h"
+#include "framework/tensors/host_elements.h"
 
 namespace heddle {
 
@@ -27,8 +27,7 @@ std::map<std::string, std::vector<float>> elements_of(Trainer& trainer) {
 }
 
 void check_finite(const std::string& name, const std::vector<float>& elements, const FoundCheckpoint& checkpoint) {
-  const auto bad = std::find_if(elements.begin(), elements.end(), [](float x) { return !std::isfinite(x); });
-  if (bad != elements.end())
+  if (const auto bad = first_not_finite(std::as_bytes(std::span(elements)), DType::f32))
     fail<InputError>("{}, step {}: {} has an element that is {}: the training has diverged", checkpoint.folder.string(),
                      checkpoint.steps, name, *bad);
 }

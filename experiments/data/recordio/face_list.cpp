@@ -62,10 +62,11 @@ class FaceLister {
     if (header_) {
       const std::uint64_t images = first_identity() - 1;
       const std::uint64_t found = index_.size() - 1;
-      if (found < images && !rest)
-        fail<InputError>("{}: ends with record {}; record 0 says that records 1 to {} are images",
-                         records_.path().string(), found, images);
-      if (found < images) *rest += fmt::format("; record 0 says that records 1 to {} are images", images);
+      if (found < images) {
+        const std::string promised = fmt::format("; record 0 says that records 1 to {} are images", images);
+        if (!rest) fail<InputError>("{}: ends with record {}{}", records_.path().string(), found, promised);
+        *rest += promised;
+      }
       labels_.erase(labels_.begin());
       labels_.resize(std::min(found, images));
       index_.keep(1, labels_.size());

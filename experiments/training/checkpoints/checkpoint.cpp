@@ -231,7 +231,7 @@ class Comparison {
           folder_.string(), saved(training_images), found == here_.end() ? "none" : found->second);
   }
 
-  std::string difference(const Experiment& experiment, SavedHead head) const {
+  std::vector<std::string> differences(const Experiment& experiment, SavedHead head) const {
     if (same("layout") && same("stages")) return {};
     std::vector<std::string> notes;
     if (!same("mesh") || !same("micro_batches"))
@@ -247,7 +247,7 @@ class Comparison {
       if (const std::string key = shards_key(experiment, set); !same(key))
         notes.push_back(fmt::format("classes were sampled in {} shards, now in {} ({}.sample.shards)", saved(key),
                                     here(key), key_of(experiment, "head", set)));
-    return fmt::format("{}", fmt::join(notes, "; "));
+    return notes;
   }
 
  private:
@@ -387,13 +387,12 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
                                                        : saved_count(files.identity(), head_begun, steps_done));
   load_verified(files, wanted, rank);
   if (head == SavedHead::fresh) return {};
-  std::string remark = comparison.difference(trainer.experiment(), head);
+  std::vector<std::string> notes = comparison.differences(trainer.experiment(), head);
   if (has_checksum && head == SavedHead::kept && !comparison.same(training_image_sizes))
-    remark += fmt::format("{}training images have other sizes in bytes than when the checkpoint was saved",
-                          remark.empty() ? "" : "; ");
+    notes.emplace_back("training images have other sizes in bytes than when the checkpoint was saved");
   for (const std::string& more : {kept, grown})
-    if (!more.empty()) remark += (remark.empty() ? "" : "; ") + more;
-  return remark;
+    if (!more.empty()) notes.push_back(more);
+  return fmt::format("{}", fmt::join(notes, "; "));
 }
 
 }  // namespace heddle
