@@ -40,7 +40,8 @@ cat >"$work/pipelines.json" <<'JSON'
   "data": {"type": "synthetic_identities", "identities": 20, "image": [3, 8, 8]},
   "model": {"type": "resnet18", "stem": "small", "embedding": 32, "dropout": 0.2},
   "head": {"classes": 103, "over": ["dp", "tp"]}, "train": {"batch": 19, "micro_batches": 8, "steps": 2}, "evaluation": {},
-  "variants": [{"name": "1f1b", "patch": {"pipeline": {"recompute": "always"}}},
+  "pipeline": {"predict": false},
+  "variants": [{"name": "1f1b", "patch": {"pipeline": {"recompute": "always", "predict": true}}},
                {"name": "zb_v", "patch": {"pipeline": {"schedule": "zb_v"}}},
                {"name": "interleaved", "patch": {"pipeline": {"schedule": "interleaved", "chunks": 2}}},
                {"name": "dp", "patch": {"mesh": {"dp": 2, "pp": 2}, "pipeline": {"schedule": "zb_h1"}, "train": {"micro_batches": 4}}},
@@ -125,7 +126,7 @@ failures() {
   is "no process is left" "" "$(left_behind)"
 
   # A rank that is stopped for longer than a wait is asked about is late, and nothing else.
-  local pause pids
+  local pause pids job
   on 3 ./heddle run "$work/small.json" --out "$work/paused" --set mesh.dp=3 --set train.steps=300 \
     --set train.save=false >"$work/out" 2>"$work/err" &
   for pause in 2:50 2:100 1:150 0:200; do
@@ -137,10 +138,11 @@ failures() {
   is "there is no error" "" "$(grep '^heddle: ' "$work/err" | grep -v '^heddle: warning: ')"
   on 3 ./heddle run "$work/small.json" --out "$work/all" --set mesh.dp=3 --set train.steps=200 --set timeout=3 \
     --set train.save=false >"$work/out" 2>"$work/err" &
+  job=$!  # mapfile's input also is a job
   at_step "$work/all" 50
   mapfile -t pids < <(for rank in 0 1 2; do program_of_rank "$rank"; done)
   stop_for 8 "${pids[@]}"
-  wait $!
+  wait "$job"
   is "a job continues that was stopped for longer than its timeout" 0 $?
 
   on 4 ./heddle run "$work/small.json" --out "$work/ended" --set train.steps=1000000 >"$work/out" 2>"$work/err" &

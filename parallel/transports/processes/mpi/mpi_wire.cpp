@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -30,6 +31,13 @@ void check_mpi(int code, const char* what) {
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
   fail<RankFailed>("{}: {}", what, std::string_view(text.data(), static_cast<std::size_t>(length)));
+}
+
+/// Open MPI, and the UCX that MPICH loads, handle a crash by printing the stack, for which they allocate memory: a
+/// crash inside of malloc, whose lock it holds, would then be a hang. Without a handler the process dies at once, and
+/// the launcher reports the signal.
+void let_crashes_end_the_process() {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(signal, SIG_DFL);
 }
 
 class MpiTransfer : public WireTransfer {
@@ -70,6 +78,7 @@ class MpiWire : public Wire {
     ::setenv("OMPI_MCA_btl_vader_eager_limit", "20480", 0);
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    let_crashes_end_the_process();
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &transfers_), "MPI_Comm_dup");
     for (const MPI_Comm comm : {messages_, transfers_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
