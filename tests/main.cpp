@@ -24,9 +24,7 @@ namespace {
 int run_tests(int argc, char** argv) {
   doctest::Context context(argc, argv);
   if (test::tested_backend() == "cpu") context.addFilter("test-suite-exclude", test::beside_cpu);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  context.addFilter("test-suite-exclude", test::long_under_sanitizers);
-#endif
+  if (test::is_sanitized) context.addFilter("test-suite-exclude", test::long_under_sanitizers);
   std::unique_ptr<Wire> wire = launch_of_environment() ? join_by_mpi() : nullptr;
   if (!wire) return context.run();
   Job job(std::move(wire));

@@ -324,7 +324,7 @@ TEST_CASE("the plan costs what the cheapest of all plans costs, requests, branch
   CHECK(plans > 50000);
 }
 
-TEST_CASE("a deep network is placed within its budget, too") {
+TEST_CASE("a deep network is placed within its budget, too" * doctest::test_suite(test::long_under_sanitizers)) {
   ModelConfig config;
   config.type = ModelType::iresnet100;
   const ModelSpec model = make_model(config, {3, 112, 112});

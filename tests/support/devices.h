@@ -22,6 +22,11 @@ inline constexpr const char* beside_cpu = "the tested backend beside the cpu";
 
 /// The suite of tests that take tens of seconds under a sanitizer and only cover code that shorter tests cover, too.
 inline constexpr const char* long_under_sanitizers = "long under sanitizers";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool is_sanitized = true;
+#else
+inline constexpr bool is_sanitized = false;
+#endif
 
 /// A rank's device with two threads: enough for the order of sums to matter. On plan, it counts what the tested backend
 /// holds.

@@ -7,6 +7,7 @@
 
 #include "experiments/data/data_config.h"
 #include "experiments/training/evaluation/protocol/identification.h"
+#include "tests/support/devices.h"
 
 namespace heddle::test {
 
@@ -86,7 +87,8 @@ TEST_CASE("pixels are the levels of an 8-bit image, and gray is the luma of colo
   CHECK(read_all(*faces({1, 40, 40}, 2), Split::train).size() * 3 == rgb.size());
 }
 
-TEST_CASE("people differ in shape and cannot be recognised by their mean colour") {
+TEST_CASE("people differ in shape and cannot be recognised by their mean colour" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const auto data = faces({3, 32, 32}, 50, 8, 4);
   const std::vector<std::int64_t> train_labels = labels_of(*data, Split::train, every_index(*data, Split::train));
   const std::vector<std::int64_t> test_labels = labels_of(*data, Split::test, every_index(*data, Split::test));

@@ -9,6 +9,7 @@
 #include "framework/files/atomic_file.h"
 #include "framework/files/safetensors.h"
 #include "framework/tensors/host_elements.h"
+#include "tests/support/devices.h"
 #include "tests/support/files/source_folder.h"
 #include "tests/support/program/trained.h"
 #include "tests/support/scratch.h"
@@ -139,8 +140,10 @@ TEST_CASE("a file that is cut off or has another byte is refused, wherever that 
   REQUIRE(import(file("wrapped.pt"), out).code == 0);
   const std::string right = read_file(out, 1 << 20);
   int refused = 0;
-  for (std::size_t i = 0; i < whole.size(); i += 7) {
+  int tried = 0;
+  for (std::size_t i = 0; i < whole.size(); i += test::is_sanitized ? 53 : 7) {
     CAPTURE(i);
+    ++tried;
     write_file_atomically(damaged, whole.substr(0, i));
     CHECK(import(damaged, folder / "cut.safetensors").code == 2);
     std::string other = whole;
@@ -152,7 +155,7 @@ TEST_CASE("a file that is cut off or has another byte is refused, wherever that 
     // Some bytes are padding, dates or names of members that are not read.
     if (called.code == 0) CHECK(read_file(out, 1 << 20) == right);
   }
-  CHECK(refused > static_cast<int>(whole.size() / 7 / 2));
+  CHECK(refused > tried / 2);
   CHECK(!std::filesystem::exists(folder / "cut.safetensors"));
   write_file_atomically(damaged, whole.substr(0, 4000));
   CHECK(import(damaged, out).err ==

@@ -13,6 +13,7 @@
 #include "notebooks_export/process.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
+#include "tests/support/devices.h"
 #include "tests/support/message.h"
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
@@ -165,7 +166,8 @@ TEST_CASE("schedules that need more chunks than the page has are left out") {
   CHECK(names_of({.ranks = 2, .micro_batches = 2, .chunks = 4}) == all);
 }
 
-TEST_CASE("the page's simulation gives the actions, times, bubbles and peaks of the program's for all schedules") {
+TEST_CASE("the page's simulation gives the actions, times, bubbles and peaks of the program's for all schedules" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   if (!heddle::run_program("node", {"--version"}, ".")) {
     MESSAGE("not run: there is no node, which runs the page's script");
     return;

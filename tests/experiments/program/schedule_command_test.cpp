@@ -312,7 +312,8 @@ TEST_CASE("--search --json has the best one's figures, and those of all") {
   CHECK(weighed[0]["gap"].get<double>() == doctest::Approx(weighed[0]["makespan"].get<double>() / bound - 1));
 }
 
-TEST_CASE("--search --csv gives a schedule that is as good when it is read again") {
+TEST_CASE("--search --csv gives a schedule that is as good when it is read again" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const Scratch folder;
   const std::string file = (folder / "best.csv").string();
   const std::string search = "schedule --search --stages 4 --micro-batches 8 --memory 3 --costs 3,4,2,1";

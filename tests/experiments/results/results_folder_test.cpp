@@ -13,6 +13,7 @@
 
 #include "experiments/results/summary.h"
 #include "framework/description/text.h"
+#include "tests/support/devices.h"
 #include "tests/support/message.h"
 #include "tests/support/results/sample_results.h"
 #include "tests/support/scratch.h"
@@ -194,7 +195,8 @@ class Replaced {
 };
 
 TEST_CASE(
-    "the bytes written by a study of many short variants grow with their number, and the last write has all of them") {
+    "the bytes written by a study of many short variants grow with their number, and the last write has all of them" *
+    doctest::test_suite(test::long_under_sanitizers)) {
   const auto bytes_of = [](int variants) {
     const Scratch scratch;
     ResultsFolder folder(scratch / "a", "{}\n", false, [] { return 0.0; });

@@ -136,7 +136,8 @@ TEST_CASE("pure 16-bit training meters half of f32's bytes of parameters, gradie
   }
 }
 
-TEST_CASE("plan counts what layouts in 16 bits hold and send, rank by rank, to the byte") {
+TEST_CASE("plan counts what layouts in 16 bits hold and send, rank by rank, to the byte" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const Way& way : ways)
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
       RandomStream draws({seed}, Purpose::test, 12, 0);
@@ -155,7 +156,7 @@ TEST_CASE("plan counts what layouts in 16 bits hold and send, rank by rank, to t
     }
 }
 
-TEST_CASE("schedules and stages change no bit in 16 bits") {
+TEST_CASE("schedules and stages change no bit in 16 bits" * doctest::test_suite(test::long_under_sanitizers)) {
   for (const Way& way : ways)
     for (const char* const schedule : {"gpipe", "1f1b", "zb_h1", "interleaved", "zb_v"}) {
       const test::ModelPointer model = random_model(7, Mesh(2));

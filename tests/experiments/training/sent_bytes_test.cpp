@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "experiments/training/run.h"
+#include "tests/support/devices.h"
 #include "tests/support/layouts.h"
 
 namespace heddle::test::sent_bytes_test {
@@ -88,7 +89,8 @@ TEST_CASE(
         }
 }
 
-TEST_CASE("rank 0 sends in a step the bytes of the formulas: heads shared along any axes, copies along the others") {
+TEST_CASE("rank 0 sends in a step the bytes of the formulas: heads shared along any axes, copies along the others" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16, 16, 16}}, 2, 2);
   experiment.head.tile = 4;
   for (const std::int64_t stages : {1, 2})

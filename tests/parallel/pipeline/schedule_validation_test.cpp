@@ -16,6 +16,7 @@
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/validation.h"
+#include "tests/support/devices.h"
 #include "tests/support/schedule_shapes.h"
 
 namespace heddle::test::schedule_validation_test {
@@ -158,7 +159,8 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("validate: what passes make of every schedule of any shape can be executed, and its CSV is the same lists") {
+TEST_CASE("validate: what passes make of every schedule of any shape can be executed, and its CSV is the same lists" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const ScheduleType& type : schedule_types()) {
     int made = 0;
     test::for_each_shape(type.name, [&](const ScheduleShape& /*shape*/, const Schedule& schedule) {

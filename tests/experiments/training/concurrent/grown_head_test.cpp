@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/experiments/training/concurrent/checkpoint_ways.h"
+#include "tests/support/devices.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
@@ -43,7 +44,8 @@ void check_grown(const test::Tensors& grown, const test::Tensors& saved, const t
 
 }  // namespace
 
-TEST_CASE("old classes keep the bits of weights and optimizer state in every layout, and new ones are drawn") {
+TEST_CASE("old classes keep the bits of weights and optimizer state in every layout, and new ones are drawn" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const OptimizerType optimizer : {OptimizerType::sgd, OptimizerType::adamw})
     for (const Way& saver : {ways().front(), ways()[1], ways()[4], ways()[7]}) {
       const Scratch scratch;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include "tests/support/devices.h"
 #include "tests/support/difference.h"
 #include "tests/support/images/image_files.h"
 #include "tests/support/layouts.h"
@@ -148,7 +149,8 @@ TEST_CASE("the loss of a step is the weighted sum of its images' losses over the
   CHECK(weighted.losses[0] > 0);
 }
 
-TEST_CASE("plan counts what random layouts with weights hold and send, and weights send nothing") {
+TEST_CASE("plan counts what random layouts with weights hold and send, and weights send nothing" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const WrittenImages files;
   write_weighted(files);
   const ModelPointer model = small_model();

@@ -7,6 +7,7 @@
 #include "framework/description/describe.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/devices.h"
 #include "tests/support/message.h"
 #include "tests/support/random_model.h"
 #include "tests/support/scratch.h"
@@ -168,7 +169,8 @@ TEST_CASE("forward only a file's schedule needs no backward; no optimizer is mad
   CHECK(uses[0].sent > 0);
 }
 
-TEST_CASE("plan counts what the ranks of pipelines hold and send, to the byte") {
+TEST_CASE("plan counts what the ranks of pipelines hold and send, to the byte" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     RandomStream draws({seed}, Purpose::test, 6, 0);
     const std::span<const ScheduleType> types = schedule_types();
