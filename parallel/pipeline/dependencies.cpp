@@ -18,7 +18,8 @@ class Walker {
  public:
   explicit Walker(const Schedule& schedule)
       : schedule_(schedule),
-        facts_(schedule.rank_of.size() * static_cast<std::size_t>(schedule.micro_batches)),
+        stride_(stage_stride(schedule.micro_batches, sizeof(unsigned char))),
+        facts_(schedule.rank_of.size() * stride_),
         arrived_(static_cast<std::size_t>(schedule.micro_batches)),
         arrived_at_(schedule.ranks.size(), -1),
         queued_(schedule.ranks.size(), true),
@@ -40,9 +41,7 @@ class Walker {
 
  private:
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  unsigned char& facts(int stage, int micro_batch) {
-    return facts_[at(stage) * at(schedule_.micro_batches) + at(micro_batch)];
-  }
+  unsigned char& facts(int stage, int micro_batch) { return facts_[at(stage) * stride_ + at(micro_batch)]; }
   bool known(int stage, int micro_batch, Fact fact) { return (facts(stage, micro_batch) & fact) != 0; }
   bool loss_done(int micro_batch) const { return arrived_[at(micro_batch)] == added_.loss_ranks; }
 
@@ -151,6 +150,7 @@ class Walker {
   }
 
   const Schedule& schedule_;
+  std::size_t stride_;
   std::vector<unsigned char> facts_;
   std::vector<int> arrived_;     // at each H: how many ranks
   std::vector<int> arrived_at_;  // for each rank, the H at which it arrived last

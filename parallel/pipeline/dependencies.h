@@ -6,6 +6,7 @@
 // nothing; a receive is only posted, and the action that needs it waits for it. An H of several ranks is a collective.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <vector>
 
@@ -26,6 +27,16 @@ Additions additions(const Schedule& schedule);
 
 /// The index after the last action that begins together with the one at `first`.
 int end_of_overlap(const std::vector<Action>& list, int first);
+
+/// The number of elements from one stage to the next in an array with an element of `bytes` bytes per stage and
+/// micro-batch. It makes an odd number of cache lines: with a power of two, the elements of all stages for one
+/// micro-batch would fall on a few sets of the cache, and a walk over a thousand ranks would take several times as
+/// long.
+constexpr std::size_t stage_stride(int micro_batches, std::size_t bytes) {
+  constexpr std::size_t line = 64;
+  const std::size_t lines = (static_cast<std::size_t>(micro_batches) * bytes + line - 1) / line;
+  return (lines | 1) * line / bytes;
+}
 
 /// Where a walk over the lists ended.
 struct Walk {

@@ -40,8 +40,12 @@ constexpr std::array shipped{
                  interleaved_zb_long,
                  1,
                  {}},
-    ScheduleType{"dualpipe_v", "forward of one direction beside backward of the other (DeepSeek-V3)", dualpipe_v, 2,
-                 2}};
+    ScheduleType{"dualpipe_v", "forward of one direction beside backward of the other (DeepSeek-V3)", dualpipe_v, 2, 2},
+    ScheduleType{"hanayo",
+                 "waves down the ranks and up again, with 1f1b's memory on all ranks (Liu et al. 2023)",
+                 hanayo,
+                 2,
+                 {}}};
 
 /// The shipped schedules, and those of extensions.
 std::vector<ScheduleType>& schedule_table() {

@@ -34,6 +34,7 @@ Schedule v_min(const ScheduleShape& shape);           // the same: a third of th
 Schedule interleaved_zb(const ScheduleShape& shape);  // PyTorch: interleaved 1f1b, weight parts in its gaps
 Schedule interleaved_zb_long(const ScheduleShape& shape);  // the same with interleaved 1f1b's warm-up
 Schedule dualpipe_v(const ScheduleShape& shape);           // DeepSeek-V3's DualPipe cut in half
+Schedule hanayo(const ScheduleShape& shape);               // Liu et al. 2023: waves
 
 struct ScheduleType {
   std::string_view name;         // as in an experiment: `1f1b`

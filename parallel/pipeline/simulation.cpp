@@ -55,7 +55,8 @@ class Simulator {
   Simulator(const Schedule& schedule, const SimulationCosts& costs)
       : schedule_(schedule),
         costs_(costs),
-        input_there_(at(schedule.stages()) * at(schedule.micro_batches)),
+        stride_(stage_stride(schedule.micro_batches, sizeof(double))),
+        input_there_(at(schedule.stages()) * stride_),
         gradient_there_(input_there_.size()),
         is_recomputed_(input_there_.size()),
         loss_begin_(at(schedule.micro_batches), not_yet),
@@ -63,6 +64,7 @@ class Simulator {
         held_(schedule.ranks.size()) {
     check_costs();
     timeline_.ranks.resize(schedule.ranks.size());
+    number_links();
     for (int rank = 0; rank < schedule.size(); ++rank) look_through(rank);
   }
 
@@ -73,9 +75,7 @@ class Simulator {
 
  private:
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  std::size_t cell(int stage, int micro_batch) const {
-    return at(stage) * at(schedule_.micro_batches) + at(micro_batch);
-  }
+  std::size_t cell(int stage, int micro_batch) const { return at(stage) * stride_ + at(micro_batch); }
   std::size_t cell(const Action& action) const { return cell(action.stage, action.micro_batch); }
   int rank_of(int stage) const { return schedule_.rank_of[at(stage)]; }
   int last_stage() const { return schedule_.stages() - 1; }
@@ -88,6 +88,20 @@ class Simulator {
     if (costs_.speed.size() > schedule_.ranks.size())
       fail<InputError>("costs: expected at most {} speeds, one for each rank, got {}", schedule_.size(),
                        costs_.speed.size());
+  }
+
+  void number_links() {
+    std::map<std::pair<int, int>, std::size_t> numbers;
+    const auto number = [&](int from_stage, int to_stage) {
+      const bool is_stage = to_stage >= 0 && to_stage < schedule_.stages();
+      const std::pair link(rank_of(from_stage), is_stage ? rank_of(to_stage) : rank_of(from_stage));
+      return numbers.emplace(link, numbers.size()).first->second;
+    };
+    for (int stage = 0; stage < schedule_.stages(); ++stage) {
+      links_up_.push_back(number(stage, stage + 1));
+      links_down_.push_back(number(stage, stage - 1));
+    }
+    link_free_.resize(numbers.size());
   }
 
   void look_through(int rank) {
@@ -200,7 +214,7 @@ class Simulator {
 
   void send(int from_stage, int to_stage, int micro_batch, double posted) {
     const TransferCosts transfer = costs_.transfer ? costs_.transfer(from_stage, to_stage) : TransferCosts{};
-    double& link_free = link_free_[{rank_of(from_stage), rank_of(to_stage)}];
+    double& link_free = link_free_[(from_stage < to_stage ? links_up_ : links_down_)[at(from_stage)]];
     link_free = std::max(link_free, posted) + transfer.occupies;
     arrival(from_stage, to_stage, micro_batch) = link_free + transfer.latency;
   }
@@ -241,12 +255,15 @@ class Simulator {
   bool has_messages_ = false;
   std::vector<int> loss_ranks_;
   double slowest_at_loss_ = not_yet;
+  std::size_t stride_;                  // from one stage to the next
   std::vector<double> input_there_;     // per stage and micro-batch: when its input arrives
   std::vector<double> gradient_there_;  // the same for the gradient of its output
   std::vector<bool> is_recomputed_;
-  std::vector<double> loss_begin_;                   // per micro-batch
-  std::vector<double> free_;                         // per rank: the end of its last action
-  std::map<std::pair<int, int>, double> link_free_;  // for each ordered pair of ranks
+  std::vector<double> loss_begin_;       // per micro-batch
+  std::vector<double> free_;             // per rank: the end of its last action
+  std::vector<std::size_t> links_up_;    // per stage: the link to the next stage's rank, in link_free_
+  std::vector<std::size_t> links_down_;  // the same to the rank of the stage before
+  std::vector<double> link_free_;        // for each ordered pair of ranks between which there are messages
   std::vector<Held> held_;
   Timeline timeline_;
 };

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <csignal>
 #include <limits>
 #include <map>
 #include <optional>
@@ -8,6 +10,7 @@
 
 #include "experiments/config/wording.h"
 #include "experiments/program/commands/command.h"
+#include "experiments/program/interruption_signals.h"
 #include "experiments/program/schedule/picture.h"
 #include "experiments/program/schedule/playground.h"
 #include "experiments/program/schedule/report.h"
@@ -35,6 +38,7 @@ struct ScheduleCommand {
   std::optional<double> memory;                   // of a search
   std::string costs = "1,1,1,0";                  // F,I,W,c
   Recompute recompute = Recompute::never;
+  bool critical_path = false;
   bool csv = false;
   bool json = false;
   std::filesystem::path svg;
@@ -97,26 +101,50 @@ Schedule from_file(const ScheduleCommand& command) {
   return from_csv(read_file(command.file, max_csv_bytes), command.file.string());
 }
 
+/// Simulates the schedule; with `costs` from shared_by_stages.
+ScheduleReport report_of(const ScheduleCommand& command, std::string name, Schedule schedule,
+                         const SimulationCosts& costs) {
+  ScheduleReport report{std::move(name), std::move(schedule), {}, {}};
+  report.simulation = simulate(report.schedule, costs);
+  if (!command.critical_path) return report;
+  // The first stage's share of its rank's costs gives those of the rank.
+  const std::vector<int>& rank_of = report.schedule.rank_of;
+  const auto stages = static_cast<double>(std::count(rank_of.begin(), rank_of.end(), rank_of.front()));
+  const StageCosts& stage = costs.stages.front();
+  const TransferCosts transfer = costs.transfer(0, 1);
+  report.critical =
+      CriticalPathReport{critical_path(report.schedule, costs, report.simulation.timeline),
+                         cost_effects(report.schedule, costs),
+                         {stages * stage.forward, stages * stage.backward_input, stages * stage.backward_weight,
+                          stages * stage.recompute, transfer.latency + transfer.occupies}};
+  return report;
+}
+
 ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
   Schedule schedule = command.file.empty() ? named(command) : from_file(command);
   schedule = with_recompute(std::move(schedule), command.recompute);
   SimulationCosts simulated{.stages = shared_by_stages(costs.rank, schedule.rank_of)};
   simulated.transfer = [transfer = costs.transfer](int, int) { return transfer; };
-  Simulation simulation = simulate(schedule, simulated);
-  return {command.file.empty() ? command.name : command.file.string(), std::move(schedule), std::move(simulation)};
+  std::string name = command.file.empty() ? command.name : command.file.string();
+  return report_of(command, std::move(name), std::move(schedule), simulated);
+}
+
+const CriticalPath* path_of(const ScheduleReport& report) {
+  return report.critical ? &report.critical->path : nullptr;
 }
 
 std::string drawn(const ScheduleReport& report, const Terminal& terminal) {
   PictureStyle style;
   if (terminal.is_terminal) style = {.columns = terminal.columns, .colour = terminal.colour};
-  return schedule_title(report) + "\n\n" + picture_text(report.simulation.timeline, report.schedule.rank_of, style) +
-         "\n" + schedule_figures(report);
+  return schedule_title(report) + "\n\n" +
+         picture_text(report.simulation.timeline, report.schedule.rank_of, style, path_of(report)) + "\n" +
+         schedule_figures(report);
 }
 
 void draw_svg(const ScheduleCommand& command, const ScheduleReport& report, const Console& console) {
   if (command.svg.empty()) return;
-  write_file_atomically(command.svg,
-                        picture_svg(report.simulation.timeline, report.schedule.rank_of, schedule_title(report)));
+  write_file_atomically(command.svg, picture_svg(report.simulation.timeline, report.schedule.rank_of,
+                                                 schedule_title(report), path_of(report)));
   console.err << fmt::format("picture: {}\n", command.svg.string());
 }
 
@@ -147,19 +175,48 @@ SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
   return space;
 }
 
-void search_and_print(const ScheduleCommand& command, const Console& console) {
+/// Searches until it is done or a signal comes, whose number `interrupted_by` gives; else that is 0. A search that
+/// takes longer than a second shows its progress.
+SearchResult search(const SearchSpace& space, const Console& console, int& interrupted_by) {
+  constexpr double min_seconds = 1;
+  constexpr double seconds_between_draws = 0.1;
+  Progress progress(console.err, console.terminal);
+  InterruptionSignals signals({SIGINT, SIGTERM}, "the search ends with the best so far");
+  Interruption& interruption = signals.interruption();
+  interruption.is_heeded = true;
+  double next_draw = steady_seconds() + min_seconds;
+  SearchResult result = search_schedules(space, [&](const SearchTried& tried) {
+    if (console.terminal.is_terminal && steady_seconds() >= next_draw) {
+      progress.show(search_progress(tried));
+      next_draw = steady_seconds() + seconds_between_draws;
+    }
+    return interruption.signal == 0;
+  });
+  interrupted_by = result.is_interrupted ? interruption.signal.load() : 0;
+  return result;
+}
+
+/// Returns the exit code.
+int search_and_print(const ScheduleCommand& command, const Console& console) {
   const SearchSpace space = space_of(command, costs_of(command.costs));
-  const SearchResult result = search_schedules(space);
+  int interrupted_by = 0;
+  const SearchResult result = search(space, console, interrupted_by);
+  const int code = interrupted_by == 0 ? 0 : 128 + interrupted_by;
+  if (code != 0 && !result.schedules.front().fits) {
+    console.err << "interrupted before a schedule that fits was found\n";
+    return code;
+  }
   check_that_one_fits(result, space);
   const WeighedSchedule& best = result.schedules.front();
-  const ScheduleReport report{best.name, best.schedule, simulate(best.schedule, costs_of(space, best.schedule))};
+  const ScheduleReport report = report_of(command, best.name, best.schedule, costs_of(space, best.schedule));
   if (command.json) {
     draw_svg(command, report, console);
     console.out << search_json(result, report);
-    return;
+    return code;
   }
   if (!command.csv) console.out << search_table(result, space) << "\n";
   print(command, report, console);
+  return code;
 }
 
 void check_sources(const ScheduleCommand& command) {
@@ -170,23 +227,31 @@ void check_sources(const ScheduleCommand& command) {
   if (!command.search && (command.memory || command.max_micro_batches))
     fail<InputError>("schedule: --memory and --most-micro-batches are for --search");
   if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
+  if (command.csv && command.critical_path)
+    fail<InputError>("schedule: expected --critical-path without --csv, which has no place for it");
 }
 
 void write_playground(const ScheduleCommand& command, const Console& console) {
   if (!command.name.empty() || !command.file.empty() || command.search || command.stages || command.micro_batches ||
       command.chunks || command.memory || command.max_micro_batches || command.csv || command.json ||
-      !command.svg.empty() || command.recompute != Recompute::never || command.costs != default_costs)
+      command.critical_path || !command.svg.empty() || command.recompute != Recompute::never ||
+      command.costs != default_costs)
     fail<InputError>("schedule: expected --html FILE without other options: everything is chosen on the page");
   write_file_atomically(command.html, playground_html());
   console.out << command.html.string() << "\n";
 }
 
-/// Simulates and draws one pipeline schedule, or prints its CSV; with a search, those of the best one.
-void schedule_command(const ScheduleCommand& command, const Console& console) {
-  if (!command.html.empty()) return write_playground(command, console);
+/// Simulates and draws one pipeline schedule, or prints its CSV; with a search, those of the best one. Returns the exit
+/// code.
+int schedule_command(const ScheduleCommand& command, const Console& console) {
+  if (!command.html.empty()) {
+    write_playground(command, console);
+    return 0;
+  }
   check_sources(command);
   if (command.search) return search_and_print(command, console);
   print(command, reported(command, costs_of(command.costs)), console);
+  return 0;
 }
 
 }  // namespace
@@ -225,13 +290,16 @@ void add_schedule(CLI::App& app, CommandCall& call) {
          "--recompute", [command, modes](const std::string& mode) { command->recompute = modes.at(mode); },
          "run the forward again before the backward (R), for all micro-batches or all but the last (default: never)")
       ->check(CLI::IsMember({"never", "always", "except_last"}));
+  app.add_flag("--critical-path", command->critical_path,
+               "mark the chain of actions and messages that determines the makespan, and print what each cost would "
+               "have to be to shorten it");
   app.add_flag("--csv", command->csv, "print the schedule in PyTorch's format (without recomputation)");
   app.add_option("--svg", command->svg, "also draw the schedule into this file")->type_name("FILE");
   app.add_option("--html", command->html,
                  "instead: write a page on which all named schedules can be tried, with any costs; it needs no network")
       ->type_name("FILE");
   app.add_flag("--json", command->json, "print the figures as JSON");
-  app.callback([&call, command] { schedule_command(*command, call.console); });
+  app.callback([&call, command] { call.code = schedule_command(*command, call.console); });
 }
 
 }  // namespace heddle

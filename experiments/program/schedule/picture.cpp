@@ -77,4 +77,12 @@ std::optional<double> unit_of_time(const Timeline& timeline) {
   return unit > 0 ? std::optional(unit) : std::nullopt;
 }
 
+std::vector<std::vector<bool>> marks_of(const Timeline& timeline, const CriticalPath& path) {
+  std::vector<std::vector<bool>> marks;
+  for (const std::vector<TimedAction>& actions : timeline.ranks) marks.emplace_back(actions.size());
+  for (const CriticalStep& step : path.steps)
+    marks[static_cast<std::size_t>(step.rank)][static_cast<std::size_t>(step.index)] = true;
+  return marks;
+}
+
 }  // namespace heddle

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/pipeline/critical_path.h"
 #include "parallel/pipeline/timeline.h"
 
 namespace heddle {
@@ -41,10 +42,17 @@ struct PictureStyle {
 
 /// For a terminal, as wide as the style allows and with a legend. Each action is named if there is room; otherwise one
 /// character stands for one or more units of time, as the legend says. Of very many ranks the middle ones are left out.
-std::string picture_text(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style);
+/// The actions of a critical path are marked by a * behind their names, or below their characters.
+std::string picture_text(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style,
+                         const CriticalPath* critical = nullptr);
 
 /// One self-contained file. Every action has a title with its name and times. The picture ends after the first 50,000
-/// actions and 256 ranks, and then says so.
-std::string picture_svg(const Timeline& timeline, std::span<const int> rank_of, std::string_view title);
+/// actions and 256 ranks, and then says so. A critical path is drawn as frames of its actions and lines of its
+/// messages.
+std::string picture_svg(const Timeline& timeline, std::span<const int> rank_of, std::string_view title,
+                        const CriticalPath* critical = nullptr);
+
+/// For each action of each rank, whether it is on the path.
+std::vector<std::vector<bool>> marks_of(const Timeline& timeline, const CriticalPath& path);
 
 }  // namespace heddle

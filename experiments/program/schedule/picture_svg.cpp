@@ -15,6 +15,7 @@ constexpr std::size_t max_actions = 50'000;
 constexpr int row_height = 24;
 constexpr int left_margin = 60;
 constexpr int top = 56;
+constexpr std::string_view critical_stroke = "stroke=\"#c0262d\" stroke-width=\"2\"";
 
 std::string text_at(double x, double y, std::string_view text, std::string_view more = "") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, more, html_text(text));
@@ -22,13 +23,16 @@ std::string text_at(double x, double y, std::string_view text, std::string_view 
 
 class Drawing {
  public:
-  Drawing(const Timeline& timeline, std::span<const int> rank_of, std::string_view title)
+  Drawing(const Timeline& timeline, std::span<const int> rank_of, std::string_view title, const CriticalPath* critical)
       : timeline_(timeline),
         chunks_(chunks_of_stages(rank_of)),
         title_(title),
         rows_(std::min(max_drawn, timeline.ranks.size())),
         end_(last_drawn()),
-        pixels_(pixels_per_time()) {}
+        pixels_(pixels_per_time()),
+        critical_(critical) {
+    if (critical != nullptr) marks_ = marks_of(timeline, *critical);
+  }
 
   std::string draw() const {
     const double width = left_margin + end_ * pixels_ + 20;
@@ -41,7 +45,7 @@ class Drawing {
         std::max(width, 720.0), height, html_text(title_));
     svg += text_at(left_margin, 20, title_, " font-size=\"15\" font-weight=\"bold\"") + legend();
     for (std::size_t rank = 0; rank < rows_; ++rank) svg += row(rank);
-    return svg + axis() + note() + "</svg>\n";
+    return svg + messages() + axis() + note() + "</svg>\n";
   }
 
  private:
@@ -81,29 +85,54 @@ class Drawing {
       while (last < actions.size() && actions[last].begin < actions[first].end) ++last;
       const double height = static_cast<double>(row_height - 2) / static_cast<double>(last - first);
       for (std::size_t i = first; i < last; ++i)
-        svg += cell(actions[i], y(rank) + 1 + height * static_cast<double>(i - first), height);
+        svg += cell(actions[i], !marks_.empty() && marks_[rank][i],
+                    y(rank) + 1 + height * static_cast<double>(i - first), height);
       first = last;
     }
     return svg;
   }
 
   /// Actions that overlap lie one above the other.
-  std::string cell(const TimedAction& timed, double y, double height) const {
+  std::string cell(const TimedAction& timed, bool is_critical, double y, double height) const {
     if (timed.end > end_ || timed.end <= timed.begin) return "";
     const Action& action = timed.action;
     const double width = (timed.end - timed.begin) * pixels_;
     const auto odd = static_cast<std::size_t>(chunks_[static_cast<std::size_t>(action.stage)] % 2);
     std::string svg = fmt::format(
-        "<g><title>{}: {} of micro-batch {} in stage {}, {} to {}</title>"
-        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" stroke=\"#fff\" "
-        "stroke-width=\"0.6\"/>",
+        "<g><title>{}: {} of micro-batch {} in stage {}, {} to {}{}</title>"
+        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" {}/>",
         to_string(action), look_of(action.kind).meaning, action.micro_batch, action.stage, plain_number(timed.begin),
-        plain_number(timed.end), x(timed.begin), y, width, height, look_of(action.kind).web_colours.at(odd));
+        plain_number(timed.end), is_critical ? ", on the critical path" : "", x(timed.begin), y, width, height,
+        look_of(action.kind).web_colours.at(odd),
+        is_critical ? critical_stroke : "stroke=\"#fff\" stroke-width=\"0.6\"");
     const std::string number = std::to_string(action.micro_batch);
     if (width >= 4 + 7 * static_cast<double>(number.size()))
       svg += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"{}\" text-anchor=\"middle\">{}</text>",
                          x(timed.begin) + width / 2, y + height / 2 + 4, height < 16 ? 9 : 12, number);
     return svg + "</g>\n";
+  }
+
+  /// Lines from the end of an action on the critical path to the begin of the next one, where this is on another rank.
+  std::string messages() const {
+    std::string svg;
+    if (critical_ == nullptr) return svg;
+    const auto timed = [&](const CriticalStep& step) {
+      return timeline_.ranks[static_cast<std::size_t>(step.rank)][static_cast<std::size_t>(step.index)];
+    };
+    const auto middle = [](const CriticalStep& step) {
+      return y(static_cast<std::size_t>(step.rank)) + row_height / 2;
+    };
+    const auto is_drawn = [&](const CriticalStep& step) {
+      return static_cast<std::size_t>(step.rank) < rows_ && timed(step).end <= end_;
+    };
+    for (std::size_t i = 1; i < critical_->steps.size(); ++i) {
+      const CriticalStep& from = critical_->steps[i - 1];
+      const CriticalStep& to = critical_->steps[i];
+      if (to.messages.empty() || !is_drawn(from) || !is_drawn(to)) continue;
+      svg += fmt::format("<line x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\" {}/>\n", x(timed(from).end),
+                         middle(from), x(timed(to).begin), middle(to), critical_stroke);
+    }
+    return svg;
   }
 
   std::string legend() const {
@@ -114,6 +143,13 @@ class Drawing {
                          look.web_colours[0]);
       svg += text_at(at + 19, 44, look.meaning);
       at += 40 + 7 * static_cast<double>(look.meaning.size());
+    }
+    if (critical_ != nullptr) {
+      constexpr std::string_view meaning = "on the critical path";
+      svg += fmt::format("<rect x=\"{:.0f}\" y=\"32\" width=\"14\" height=\"14\" fill=\"none\" {}/>\n", at,
+                         critical_stroke);
+      svg += text_at(at + 19, 44, meaning);
+      at += 40 + 7 * static_cast<double>(meaning.size());
     }
     const bool has_chunks = std::any_of(chunks_.begin(), chunks_.end(), [](int chunk) { return chunk > 0; });
     return svg + text_at(at, 44, has_chunks ? "darker: every other stage of a rank" : "");
@@ -145,12 +181,15 @@ class Drawing {
   std::size_t rows_;
   double end_;
   double pixels_;
+  const CriticalPath* critical_;          // null: none is drawn
+  std::vector<std::vector<bool>> marks_;  // of its actions
 };
 
 }  // namespace
 
-std::string picture_svg(const Timeline& timeline, std::span<const int> rank_of, std::string_view title) {
-  return Drawing(timeline, rank_of, title).draw();
+std::string picture_svg(const Timeline& timeline, std::span<const int> rank_of, std::string_view title,
+                        const CriticalPath* critical) {
+  return Drawing(timeline, rank_of, title, critical).draw();
 }
 
 }  // namespace heddle

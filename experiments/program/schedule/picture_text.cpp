@@ -29,13 +29,16 @@ std::string trimmed(std::string line) {
 
 class Painter {
  public:
-  Painter(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style)
+  Painter(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style,
+          const CriticalPath* critical)
       : timeline_(timeline),
         chunks_(chunks_of_stages(rank_of)),
         has_chunks_(std::any_of(chunks_.begin(), chunks_.end(), [](int chunk) { return chunk > 0; })),
         style_(style),
         gutter_(2 + std::max(4, static_cast<int>(fmt::formatted_size("{}", timeline.ranks.size() - 1)))),
-        scale_(fitting_scale()) {}
+        scale_(fitting_scale()) {
+    if (critical != nullptr) marks_ = marks_of(timeline, *critical);
+  }
 
   std::string paint() const {
     const auto rows = static_cast<int>(timeline_.ranks.size());
@@ -46,8 +49,8 @@ class Painter {
         text += fmt::format("{:{}}({} ranks are not drawn)\n", "", gutter_, left_out);
         rank += left_out;
       }
-      text +=
-          trimmed(fmt::format("{:>{}}  {}", rank, gutter_ - 2, row(timeline_.ranks[static_cast<std::size_t>(rank)])));
+      text += trimmed(fmt::format("{:>{}}  {}", rank, gutter_ - 2, row(static_cast<std::size_t>(rank))));
+      if (!scale_.names_actions() && !marks_.empty()) text += row_of_marks(static_cast<std::size_t>(rank));
     }
     return text + axis() + legend();
   }
@@ -95,8 +98,8 @@ class Painter {
     return static_cast<int>(longest);
   }
 
-  std::string row(const std::vector<TimedAction>& actions) const {
-    return scale_.names_actions() ? named_row(actions) : dense_row(actions);
+  std::string row(std::size_t rank) const {
+    return scale_.names_actions() ? named_row(rank) : dense_row(timeline_.ranks[rank]);
   }
 
   std::string idle(int columns) const {
@@ -106,7 +109,8 @@ class Painter {
   }
 
   /// `F0 F1 .  B0--- `
-  std::string named_row(const std::vector<TimedAction>& actions) const {
+  std::string named_row(std::size_t rank) const {
+    const std::vector<TimedAction>& actions = timeline_.ranks[rank];
     std::string text;
     int reached = 0;
     for (std::size_t first = 0; first < actions.size();) {
@@ -116,7 +120,8 @@ class Painter {
       std::size_t last = first + 1;
       while (last < actions.size() && actions[last].begin < timed.end) ++last;
       if (end > begin) {
-        text += idle(begin - reached) + block(std::span(actions).subspan(first, last - first), end - begin);
+        const char after = !marks_.empty() && marks_[rank][first] ? '*' : ' ';
+        text += idle(begin - reached) + block(std::span(actions).subspan(first, last - first), end - begin, after);
         reached = end;
       }
       first = last;
@@ -126,8 +131,8 @@ class Painter {
 
   int column_of(double time) const { return static_cast<int>(std::lround(time / scale_.column)); }
 
-  /// Actions that overlap share the characters of their time.
-  std::string block(std::span<const TimedAction> actions, int columns) const {
+  /// Actions that overlap share the characters of their time. `after` is the last character.
+  std::string block(std::span<const TimedAction> actions, int columns, char after) const {
     const int characters = columns * scale_.characters;
     std::string text;
     int left = characters;
@@ -137,9 +142,9 @@ class Painter {
       left -= part;
       const std::string label = name(actions[i].action).substr(0, static_cast<std::size_t>(part - 1));
       if (style_.colour) {
-        text += coloured(fmt::format("{:<{}}", label, part), actions[i].action);
+        text += coloured(fmt::format("{:<{}}{}", label, part - 1, parts > 1 ? ' ' : after), actions[i].action);
       } else {
-        text += fmt::format("{:-<{}}{}", label, part - 1, parts > 1 ? '&' : ' ');
+        text += fmt::format("{:-<{}}{}", label, part - 1, parts > 1 ? '&' : after);
       }
     }
     return text;
@@ -185,6 +190,20 @@ class Painter {
     return text;
   }
 
+  /// A * below each character whose time is partly on the critical path; no line if there is none.
+  std::string row_of_marks(std::size_t rank) const {
+    std::string text(static_cast<std::size_t>(scale_.columns), ' ');
+    for (std::size_t i = 0; i < marks_[rank].size(); ++i) {
+      if (!marks_[rank][i]) continue;
+      const TimedAction& timed = timeline_.ranks[rank][i];
+      const auto first = static_cast<std::size_t>(std::max(0.0, std::floor(timed.begin / scale_.column + 1e-6)));
+      const auto end = static_cast<std::size_t>(std::max(0.0, std::ceil(timed.end / scale_.column - 1e-6)));
+      for (std::size_t column = first; column < std::min(end, text.size()); ++column) text[column] = '*';
+    }
+    if (text.find('*') == std::string::npos) return "";
+    return trimmed(std::string(static_cast<std::size_t>(gutter_), ' ') + text);
+  }
+
   /// On a terminal the last digit of the micro-batch; otherwise a letter, in lower case for every other stage of a
   /// rank.
   std::string character(const Action& action) const {
@@ -220,6 +239,8 @@ class Painter {
       text += fmt::format("{} {}, ", sample, look.meaning);
     }
     text += ". idle";
+    if (!marks_.empty())
+      text += scale_.names_actions() ? ", * on the critical path" : ", * below: on the critical path";
     return text + "\n" + explanation() + "\n";
   }
 
@@ -244,12 +265,14 @@ class Painter {
   PictureStyle style_;
   int gutter_;
   Scale scale_;
+  std::vector<std::vector<bool>> marks_;  // of the actions on the critical path; empty if none is drawn
 };
 
 }  // namespace
 
-std::string picture_text(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style) {
-  return Painter(timeline, rank_of, style).paint();
+std::string picture_text(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style,
+                         const CriticalPath* critical) {
+  return Painter(timeline, rank_of, style, critical).paint();
 }
 
 }  // namespace heddle

@@ -64,21 +64,23 @@ std::string schedule_figures(const ScheduleReport& report) {
          figure("idle", percent(simulation.timeline.idle_fraction()), "share of all ranks' time within the makespan") +
          fmt::format("{:<20}{}\n", "peak activations", by_rank(simulation.peak_activations)) +
          fmt::format("{:<20}{}\n", "peak weight inputs", by_rank(simulation.peak_weight_inputs)) +
-         "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n";
+         "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n" +
+         (report.critical ? "\n" + critical_path_table(*report.critical) : "");
 }
 
 std::string schedule_json(const ScheduleReport& report) {
   const Simulation& simulation = report.simulation;
   const std::optional<int> chunks = chunks_per_rank(report.schedule);
-  const OrderedJson json{{"name", report.name},
-                         {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
-                         {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},
-                         {"micro_batches", report.schedule.micro_batches},
-                         {"makespan", simulation.makespan},
-                         {"span_bubble", simulation.timeline.span_bubble()},
-                         {"idle_fraction", simulation.timeline.idle_fraction()},
-                         {"peak_activations", simulation.peak_activations},
-                         {"peak_weight_inputs", simulation.peak_weight_inputs}};
+  OrderedJson json{{"name", report.name},
+                   {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
+                   {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},
+                   {"micro_batches", report.schedule.micro_batches},
+                   {"makespan", simulation.makespan},
+                   {"span_bubble", simulation.timeline.span_bubble()},
+                   {"idle_fraction", simulation.timeline.idle_fraction()},
+                   {"peak_activations", simulation.peak_activations},
+                   {"peak_weight_inputs", simulation.peak_weight_inputs}};
+  if (report.critical) json["critical_path"] = critical_path_json(*report.critical, simulation.timeline);
   return json.dump(2) + "\n";
 }
 

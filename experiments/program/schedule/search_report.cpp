@@ -1,6 +1,7 @@
 #include "experiments/program/schedule/search_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 
@@ -8,6 +9,7 @@
 
 #include "experiments/program/schedule/picture.h"
 #include "experiments/results/grid.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -49,6 +51,16 @@ std::string comparison(std::span<const WeighedSchedule> weighed) {
                      shape_words(*own), -gain < 0.005 ? "as long" : fmt::format("{:.2f} % longer", -gain));
 }
 
+std::string tried_text(const SearchResult& result) {
+  const SearchTried& tried = result.tried;
+  return fmt::format("Tried: {}; in {}, {} by list scheduling, {} and {}.{}\n",
+                     counted(tried.named, "named schedule", "named schedules"),
+                     counted(tried.placements, "placement of stages", "placements of stages"),
+                     counted(tried.list_schedules, "schedule", "schedules"), counted(tried.blocks, "block", "blocks"),
+                     counted(tried.reorderings, "reordering", "reorderings"),
+                     result.is_interrupted ? " The search was interrupted: it may have missed better ones." : "");
+}
+
 }  // namespace
 
 void check_that_one_fits(const SearchResult& result, const SearchSpace& space) {
@@ -81,12 +93,24 @@ std::string search_table(const SearchResult& result, const SearchSpace& space) {
              "Lower bound: {}. No schedule that fits has a smaller makespan with these placements of stages and "
              "numbers of micro-batches.\n",
              plain_number(result.bound)) +
-         comparison(weighed);
+         comparison(weighed) + tried_text(result);
+}
+
+std::string search_progress(const SearchTried& tried) {
+  const auto known = [](double makespan) { return std::isinf(makespan) ? "-" : plain_number(makespan); };
+  return fmt::format("searching  {} tried  best {}  lower bound {}",
+                     counted(tried.schedules(), "schedule", "schedules"), known(tried.best), known(tried.bound));
 }
 
 std::string search_json(const SearchResult& result, const ScheduleReport& best) {
   OrderedJson json = OrderedJson::parse(schedule_json(best));
   json["bound"] = result.bound;
+  json["tried"] = {{"named", result.tried.named},
+                   {"placements", result.tried.placements},
+                   {"list_schedules", result.tried.list_schedules},
+                   {"blocks", result.tried.blocks},
+                   {"reorderings", result.tried.reorderings}};
+  json["interrupted"] = result.is_interrupted;
   OrderedJson& all = json["weighed"] = OrderedJson::array();
   for (const WeighedSchedule& w : result.schedules) {
     const std::optional<double> to_bound = gap(w, result.bound);

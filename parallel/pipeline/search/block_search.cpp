@@ -23,8 +23,9 @@ double one_of(const std::array<double, n>& values, RandomNumbers& random) {
 
 }  // namespace
 
-BlockSearch::BlockSearch(const SchedulingProblem& problem, double stop_at)
+BlockSearch::BlockSearch(const SchedulingProblem& problem, double stop_at, SearchWatch& watch)
     : problem_(problem),
+      watch_(watch),
       stop_at_(stop_at),
       slot_(problem.mean_seconds()),
       period_(3 * slot_ * static_cast<double>(problem.stages()) / problem.ranks()),
@@ -84,6 +85,7 @@ void BlockSearch::place(Candidate& candidate) const {
 
 void BlockSearch::try_out(Candidate candidate) {
   place(candidate);
+  ++watch_.tried.blocks;
   const double limit = best_.size() < kept ? unlimited : best_.back().outcome.makespan;
   const std::optional<BlockScheduler::Outcome> outcome = scheduler_.run(candidate.rules, limit);
   if (!outcome) return;
@@ -179,7 +181,7 @@ BlockSearch::Candidate BlockSearch::any_of_family(RandomNumbers& random) const {
 void BlockSearch::try_family(std::int64_t budget, RandomNumbers& random) {
   const std::int64_t end = scheduler_.actions_scheduled() + budget;
   const auto is_over = [&] {
-    return scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_);
+    return scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_) || watch_.ends();
   };
   const auto try_with_period = [&](Candidate candidate) {
     candidate.rules.period = period_;
@@ -222,7 +224,8 @@ void BlockSearch::improve(std::int64_t budget, RandomNumbers& random) {
   // them.
   const std::size_t count = std::min(improved, best_.size());
   for (std::size_t i = 1; i < count; ++i) std::swap(best_[i], best_[i * best_.size() / count]);
-  for (std::size_t turn = 0; scheduler_.actions_scheduled() < end; ++turn) {
+  for (std::size_t turn = 0; scheduler_.actions_scheduled() < end && !watch_.ends(); ++turn) {
+    ++watch_.tried.blocks;
     Candidate& current = best_[turn % count];
     Candidate changed = current;
     for (int changes = 1 + random.below(3); changes > 0; --changes) change(changed, random);

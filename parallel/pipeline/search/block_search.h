@@ -8,13 +8,14 @@
 
 #include "parallel/pipeline/search/block_scheduler.h"
 #include "parallel/pipeline/search/random_numbers.h"
+#include "parallel/pipeline/search/search_watch.h"
 
 namespace heddle {
 
 class BlockSearch {
  public:
-  /// Ends at the makespan `stop_at`, which cannot be beaten.
-  BlockSearch(const SchedulingProblem& problem, double stop_at);
+  /// Ends at the makespan `stop_at`, which cannot be beaten, or when the watch ends.
+  BlockSearch(const SchedulingProblem& problem, double stop_at, SearchWatch& watch);
 
   /// Tries blocks whose micro-batch moves from rank to rank at constant speeds; down the ranks there are two speeds,
   /// one after the other (Qi et al. 2024). Each block is executed in several ways: the simplest first, then others at
@@ -68,6 +69,7 @@ class BlockSearch {
   void sort(std::size_t first);
 
   const SchedulingProblem& problem_;
+  SearchWatch& watch_;
   double stop_at_;
   double slot_;       // the mean time of an action
   double period_;     // the time that a rank computes for a micro-batch

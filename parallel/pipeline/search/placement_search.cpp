@@ -24,14 +24,15 @@ SchedulingProblem with_micro_batches(const SchedulingProblem& problem, int micro
 
 }  // namespace
 
-PlacementSearch::PlacementSearch(SchedulingProblem problem)
-    : problem_(std::make_unique<SchedulingProblem>(std::move(problem))),
+PlacementSearch::PlacementSearch(SchedulingProblem problem, SearchWatch& watch)
+    : watch_(&watch),
+      problem_(std::make_unique<SchedulingProblem>(std::move(problem))),
       bound_(makespan_bound(*problem_)),
       tolerance_(1e-9 * problem_->mean_seconds()),
-      blocks_(std::make_unique<BlockSearch>(*problem_, bound_)) {
+      blocks_(std::make_unique<BlockSearch>(*problem_, bound_, watch)) {
   if (problem_->micro_batches <= 3 * problem_->ranks()) return;
   short_problem_ = std::make_unique<SchedulingProblem>(with_micro_batches(*problem_, 2 * problem_->ranks()));
-  short_blocks_ = std::make_unique<BlockSearch>(*short_problem_, makespan_bound(*short_problem_));
+  short_blocks_ = std::make_unique<BlockSearch>(*short_problem_, makespan_bound(*short_problem_), watch);
 }
 
 bool PlacementSearch::is_finished() const {
@@ -49,6 +50,8 @@ void PlacementSearch::try_lists() {
   for (int warm_up = most; warm_up >= 1 && !is_finished(); warm_up -= step)
     for (const double patience : {0.0, 0.5, 1.0})
       for (const bool takes_turns : {false, true}) {
+        if (watch_->ends()) return;
+        ++watch_->tried.list_schedules;
         const ListRules rules{
             .warm_up = warm_up, .memory = problem_->memory, .patience = patience, .takes_turns = takes_turns};
         std::optional<Schedule> schedule =
@@ -86,7 +89,7 @@ void PlacementSearch::improve(std::int64_t actions, RandomNumbers& random) {
   }
   blocks_->improve(short_blocks_ ? actions / 6 : actions / 2, random);
   take_block();
-  if (is_finished()) return;
+  if (is_finished() || watch_->is_ended()) return;
   reorder_best(actions / 2, random);
 }
 
@@ -98,11 +101,11 @@ void PlacementSearch::reorder_best(std::int64_t actions, RandomNumbers& random) 
       starts.push_back(std::move(start));
   double temperature = 0.3;
   for (const Schedule& start : starts) {
-    if (is_finished()) return;
+    if (is_finished() || watch_->is_ended()) return;
     const Reordering how{
         .budget = actions / static_cast<std::int64_t>(starts.size()), .stop_at = bound_, .temperature = temperature};
     temperature *= 2;
-    Reordered reordered = reorder(*problem_, start, how, random);
+    Reordered reordered = reorder(*problem_, start, how, random, *watch_);
     take("reordered", reordered.makespan, std::move(reordered.schedule));
   }
 }

@@ -12,7 +12,8 @@ namespace heddle {
 
 class PlacementSearch {
  public:
-  explicit PlacementSearch(SchedulingProblem problem);
+  /// When the watch ends, each part of the search keeps what it has found.
+  PlacementSearch(SchedulingProblem problem, SearchWatch& watch);
 
   struct Found {
     std::string how;  // `warm-up 5`, `block` or `reordered`
@@ -37,6 +38,7 @@ class PlacementSearch {
   void reorder_best(std::int64_t actions, RandomNumbers& random);
   void take(std::string how, double makespan, Schedule schedule);
 
+  SearchWatch* watch_;
   std::unique_ptr<SchedulingProblem> problem_;
   /// The problem with fewer micro-batches, if it has many: the same blocks are good for both.
   std::unique_ptr<SchedulingProblem> short_problem_;

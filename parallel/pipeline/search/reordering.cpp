@@ -178,7 +178,7 @@ class Annealing {
     return timing_.makespan();
   }
 
-  Reordered run(const Reordering& how) {
+  Reordered run(const Reordering& how, SearchWatch& watch) {
     timing_.run(lists_, std::numeric_limits<double>::infinity());
     double current = timing_.cost();
     double best_cost = current;
@@ -187,9 +187,10 @@ class Annealing {
     find_critical();
     const double unit = problem_.mean_seconds();
     const double tolerance = 1e-9 * unit;
-    for (std::int64_t spent = 0; spent < how.budget && best_makespan > how.stop_at + tolerance;
+    for (std::int64_t spent = 0; spent < how.budget && best_makespan > how.stop_at + tolerance && !watch.ends();
          spent = timing_.actions_timed() + tries_) {
       ++tries_;
+      ++watch.tried.reorderings;
       const double cooling = 1 - static_cast<double>(spent) / static_cast<double>(how.budget);
       const double limit = current - (how.temperature * cooling + 1e-6) * unit * std::log(random_.positive());
       const Move move = any_move();
@@ -327,8 +328,8 @@ double makespan_of(const SchedulingProblem& problem, const Schedule& schedule) {
 }
 
 Reordered reorder(const SchedulingProblem& problem, const Schedule& schedule, const Reordering& how,
-                  RandomNumbers& random) {
-  return Annealing(problem, schedule, random).run(how);
+                  RandomNumbers& random, SearchWatch& watch) {
+  return Annealing(problem, schedule, random).run(how, watch);
 }
 
 }  // namespace heddle

@@ -6,6 +6,7 @@
 
 #include "parallel/pipeline/search/problem.h"
 #include "parallel/pipeline/search/random_numbers.h"
+#include "parallel/pipeline/search/search_watch.h"
 
 namespace heddle {
 
@@ -29,6 +30,6 @@ double makespan_of(const SchedulingProblem& problem, const Schedule& schedule);
 /// A schedule that takes at most as long and fits as well. `schedule` has F, I and W, in every stage in the order of
 /// the micro-batches, can be executed, and fits into the problem's memory.
 Reordered reorder(const SchedulingProblem& problem, const Schedule& schedule, const Reordering& how,
-                  RandomNumbers& random);
+                  RandomNumbers& random, SearchWatch& watch);
 
 }  // namespace heddle

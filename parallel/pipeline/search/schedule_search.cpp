@@ -61,7 +61,7 @@ void check_size(const SearchSpace& space) {
 
 class Search {
  public:
-  explicit Search(const SearchSpace& space) : space_(space) {
+  Search(const SearchSpace& space, const SearchGoesOn& goes_on) : space_(space), watch_(goes_on) {
     const StageCosts& costs = space.costs;
     rounding_ = 1e-9 * space.micro_batches * (costs.forward + costs.backward_input + costs.backward_weight);
   }
@@ -76,16 +76,16 @@ class Search {
           add_placement(micro_batches, chunks == 2 ? "searched, V" : "searched, waves",
                         wave_stages(space_.ranks, chunks), chunks);
       }
+    for (const Placement& placement : placements_)
+      watch_.tried.bound = std::min(watch_.tried.bound, placement.search.bound());
     search_placements();
-    SearchResult result{.schedules = {}, .bound = std::numeric_limits<double>::infinity()};
-    for (const Placement& placement : placements_) {
-      result.bound = std::min(result.bound, placement.search.bound());
-      weigh_own(placement);
-    }
+    for (const Placement& placement : placements_) weigh_own(placement);
     std::stable_sort(weighed_.begin(), weighed_.end(),
                      [this](const WeighedSchedule& a, const WeighedSchedule& b) { return is_better(a, b); });
-    result.schedules = std::move(weighed_);
-    return result;
+    return {.schedules = std::move(weighed_),
+            .bound = watch_.tried.bound,
+            .tried = watch_.tried,
+            .is_interrupted = watch_.is_ended()};
   }
 
  private:
@@ -94,8 +94,12 @@ class Search {
       const int most = std::min(type.max_chunks.value_or(space_.max_chunks), space_.max_chunks);
       for (int chunks = std::max(1, type.min_chunks); chunks <= most; ++chunks) {
         const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
+        if (!weighed_.empty() && watch_.ends()) return;
         std::optional<Schedule> schedule = made(type.name, shape);
-        if (schedule) weighed_.push_back(weigh(std::string(type.name), shape, std::move(*schedule)));
+        if (!schedule) continue;
+        ++watch_.tried.named;
+        weighed_.push_back(weigh(std::string(type.name), shape, std::move(*schedule)));
+        if (weighed_.back().fits) watch_.tried.best = std::min(watch_.tried.best, weighed_.back().makespan);
       }
     }
   }
@@ -121,7 +125,8 @@ class Search {
     placements_.push_back(
         {name, shape,
          PlacementSearch(scheduling_problem(micro_batches, std::move(rank_of), costs.stages, costs.transfer(0, 1),
-                                            space_.memory.value_or(std::numeric_limits<double>::infinity())))});
+                                            space_.memory.value_or(std::numeric_limits<double>::infinity())),
+                         watch_)});
   }
 
   static double best_of(const Placement& placement) {
@@ -146,16 +151,21 @@ class Search {
     RandomNumbers random(1);
     double best = std::numeric_limits<double>::infinity();
     for (Placement* const placement : order) {
+      if (watch_.ends()) return;
       if (placement->search.bound() >= best - rounding_ / space_.micro_batches) continue;
+      ++watch_.tried.placements;
       placement->search.begin(static_cast<std::int64_t>(0.3 * actions / expected_placements), random);
       best = std::min(best, best_of(*placement));
+      watch_.tried.best = std::min(watch_.tried.best, best);
     }
     for (const auto& [count, share] : rounds) {
       std::stable_sort(order.begin(), order.end(),
                        [](const Placement* a, const Placement* b) { return best_of(*a) < best_of(*b); });
       for (std::size_t i = 0; i < std::min(count, order.size()); ++i) {
         if (order[i]->search.bound() >= best_of(*order[0]) - rounding_ / space_.micro_batches) continue;
+        if (watch_.ends()) return;
         order[i]->search.improve(static_cast<std::int64_t>(share * actions / static_cast<double>(count)), random);
+        watch_.tried.best = std::min(watch_.tried.best, best_of(*order[i]));
       }
     }
   }
@@ -191,6 +201,7 @@ class Search {
   }
 
   const SearchSpace& space_;
+  SearchWatch watch_;
   double rounding_ = 0;
   std::vector<WeighedSchedule> weighed_;
   std::vector<Placement> placements_;
@@ -207,9 +218,9 @@ SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule) {
   return costs;
 }
 
-SearchResult search_schedules(const SearchSpace& space) {
+SearchResult search_schedules(const SearchSpace& space, const SearchGoesOn& goes_on) {
   check_size(space);
-  return Search(space).run();
+  return Search(space, goes_on).run();
 }
 
 }  // namespace heddle

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/pipeline/schedules.h"
+#include "parallel/pipeline/search/search_watch.h"
 #include "parallel/pipeline/simulation.h"
 
 namespace heddle {
@@ -50,11 +51,14 @@ struct SearchResult {
   /// No schedule that fits has a smaller makespan, with any of the placements of stages and numbers of micro-batches
   /// that are searched (see makespan_bound). Infinity if none can fit.
   double bound = 0;
+  SearchTried tried;
+  /// Whether it was ended early. The schedules are then the best ones so far, and the bound is the same.
+  bool is_interrupted = false;
 };
 
 /// InputError if there are no ranks or micro-batches, or more of them and of chunks than can be searched in about a
-/// minute.
-SearchResult search_schedules(const SearchSpace& space);
+/// minute. A search that `goes_on` never ends gives the same result on every machine.
+SearchResult search_schedules(const SearchSpace& space, const SearchGoesOn& goes_on = {});
 
 /// The costs with which a schedule of the space is simulated.
 SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule);

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/description/text.h"
+#include "framework/files/atomic_file.h"
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
@@ -74,6 +76,40 @@ TEST_CASE("an interrupted run that saves no checkpoints says so") {
   CHECK(stopped.code == 128 + SIGINT);
   CHECK(stopped.out.find("small was interrupted: by SIGINT\n") != std::string::npos);
   CHECK(stopped.err.ends_with("nothing is saved: train.save is false\n"));
+}
+
+TEST_CASE("an interrupted search prints the best schedule so far, and gives the exit code of the signal") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    CAPTURE(signal);
+    struct sigaction before {};
+    REQUIRE(::sigaction(signal, nullptr, &before) == 0);
+    // A while after the search has taken over the signal: its progress is shown after a second.
+    const std::jthread sender([signal, before](const std::stop_token& stop) {
+      struct sigaction now = before;
+      while (!stop.stop_requested() && now.sa_handler == before.sa_handler) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        ::sigaction(signal, nullptr, &now);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      if (!stop.stop_requested()) ::kill(::getpid(), signal);
+    });
+    // Takes about a minute if nothing interrupts it.
+    const std::vector<const char*> search{"heddle",          "schedule", "--search", "--stages", "12",
+                                          "--micro-batches", "96",       "--memory", "6",        "--json"};
+    std::ostringstream out;
+    std::ostringstream err;
+    const int code = run_command_line(static_cast<int>(search.size()), search.data(),
+                                      {.out = out, .err = err, .terminal = {true, false, 120}});
+    CHECK(code == 128 + signal);
+    CHECK(err.str().starts_with("\rsearching  "));
+    CHECK(err.str().find(" schedules tried  best ") != std::string::npos);
+    CHECK(err.str().find("  lower bound ") != std::string::npos);
+    const nlohmann::json best = nlohmann::json::parse(out.str());
+    CHECK(best["interrupted"] == true);
+    CHECK(best["weighed"][0]["fits"] == true);
+    CHECK(best["makespan"].get<double>() >= best["bound"].get<double>());
+    CHECK(best["tried"]["named"].get<int>() > 0);
+  }
 }
 
 }  // namespace heddle::test

@@ -135,6 +135,32 @@ TEST_CASE("formulas: dualpipe_v's bubble, at uniform costs, whatever a pair over
   });
 }
 
+TEST_CASE("formulas: hanayo's bubble is 2(p-1)F/w where B = 2F and m = p, and smaller than that of gpipe") {
+  const SimulationCosts costs = costs_of({2, 2, 2}, 1);
+  test::for_each_shape("hanayo", [&](const ScheduleShape& shape, const Schedule& schedule) {
+    const double found = bubble(simulate(schedule, costs_of({2, 2, 2}, shape.chunks)));
+    if (shape.micro_batches == shape.ranks) {
+      const int waves = shape.chunks / 2;
+      // Where waves cross, some actions wait for half of another one.
+      const int waits = waves == 1 ? 0 : (shape.ranks - 1) / 3;
+      CHECK(found == doctest::Approx(2.0 * (shape.ranks - 1) * 2 / waves + 2.0 * waits / shape.chunks));
+    }
+    if (shape.micro_batches <= shape.ranks) {
+      const Schedule all_forward = make_schedule("gpipe", {shape.ranks, shape.micro_batches});
+      CHECK(found <= bubble(simulate(all_forward, costs)) + 1e-9);
+    }
+  });
+}
+
+TEST_CASE("formulas: hanayo holds at most p micro-batches on every rank") {
+  test::for_each_shape("hanayo", [&](const ScheduleShape& shape, const Schedule& schedule) {
+    const Simulation simulation = simulate(schedule, costs_of({1, 1, 1}, shape.chunks));
+    const double most = *std::max_element(simulation.peak_activations.begin(), simulation.peak_activations.end());
+    CHECK(most <= std::min(shape.ranks, shape.micro_batches));
+    if (shape.micro_batches >= shape.ranks) CHECK(most > shape.ranks - 1);
+  });
+}
+
 TEST_CASE("formulas: the micro-batches alive on each rank") {
   check_alive("naive", [](const ScheduleShape&, int) { return 1.0; });
   check_alive("gpipe", [](const ScheduleShape& s, int) { return double(s.micro_batches); });

@@ -166,6 +166,43 @@ TEST_CASE("no schedule that fits is below the bound, and none is left to find wh
   CHECK(roomy.schedules.front().makespan == doctest::Approx(roomy.bound));
 }
 
+TEST_CASE("a search that is ended early has the best schedules so far, and the same bound") {
+  SearchSpace searched = space(8, 16);
+  searched.memory = 4;
+  const SearchResult whole = search_schedules(searched);
+  CHECK(!whole.is_interrupted);
+  CHECK(whole.tried.named > 20);
+  CHECK(whole.tried.placements > 1);
+  CHECK(whole.tried.list_schedules > 20);
+  CHECK(whole.tried.blocks > 100);
+  CHECK(whole.tried.reorderings > 100);
+  CHECK(whole.tried.bound == whole.bound);
+  CHECK(whole.tried.best == doctest::Approx(whole.schedules.front().makespan));
+  double best = std::numeric_limits<double>::infinity();
+  for (const std::int64_t most : {std::int64_t{0}, std::int64_t{5}, whole.tried.named + 1, whole.tried.named + 200,
+                                  whole.tried.schedules() - 10, whole.tried.schedules() + 10}) {
+    CAPTURE(most);
+    bool is_ended = false;
+    int calls_after_the_end = 0;
+    const SearchResult result = search_schedules(searched, [&](const SearchTried& tried) {
+      calls_after_the_end += is_ended ? 1 : 0;
+      is_ended = tried.schedules() >= most;
+      return !is_ended;
+    });
+    CHECK(calls_after_the_end == 0);
+    CHECK(result.is_interrupted == is_ended);
+    CHECK(is_ended == (most < whole.tried.schedules()));
+    CHECK(result.bound == whole.bound);
+    CHECK(result.tried.named <= std::max(std::int64_t{1}, most));
+    REQUIRE(!result.schedules.empty());
+    for (const WeighedSchedule& w : result.schedules) CHECK(!validate(w.schedule));
+    const WeighedSchedule& front = result.schedules.front();
+    if (front.fits) CHECK(front.makespan <= best + 1e-9);
+    if (front.fits) best = front.makespan;
+  }
+  CHECK(best == whole.schedules.front().makespan);
+}
+
 TEST_CASE("two searches give the same result") {
   const auto names = [] {
     std::vector<std::string> all;

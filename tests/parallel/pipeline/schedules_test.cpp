@@ -68,6 +68,15 @@ TEST_CASE("schedule: several stages per rank, separate weight parts, and overlap
         "1W3\n");
 }
 
+TEST_CASE("schedule: hanayo's stages go down and up, backwards come first, and p micro-batches are held") {
+  const Schedule schedule = hanayo({3, 4, 2});
+  CHECK(schedule.rank_of == wave_stages(3, 2));
+  CHECK(text_of(schedule.ranks[0]) == "0F0 0F1 0F2 0F3 5F0 5B0 5F1 5B1 5F2 5B2 0B0 0B1 0B2 5F3 5B3 0B3");
+  CHECK(text_of(schedule.ranks[1]) == "1F0 1F1 1F2 4F0 1F3 4F1 4B0 4F2 4B1 1B0 4B2 1B1 1B2 4F3 4B3 1B3");
+  CHECK(text_of(schedule.ranks[2]) == "2F0 3F0 2F1 3F1 2F2 3F2 3B0 2B0 3B1 2B1 3B2 2B2 2F3 3F3 3B3 2B3");
+  CHECK(hanayo({2, 2, 4}).rank_of == std::vector<int>{0, 1, 1, 0, 0, 1, 1, 0});
+}
+
 TEST_CASE(
     "schedule: interleaved and interleaved_zb are PyTorch's, also where the ranks do not divide the micro-batches") {
   std::istringstream file(read_file(test::source_folder() / "tests/parallel/pipeline/files/torch_orders.csv", 1 << 20));
@@ -117,6 +126,8 @@ TEST_CASE("schedule: an impossible shape of a schedule is an error") {
                        InputError);
   CHECK_THROWS_WITH_AS(make_schedule("dualpipe_v", {4, 7, 2}),
                        "dualpipe_v: expected at least 8 micro-batches for 4 ranks, got 7", InputError);
+  CHECK_THROWS_WITH_AS(make_schedule("hanayo", {4, 8, 3}),
+                       "hanayo: expected an even number of chunks, two for each wave, got 3", InputError);
   CHECK_THROWS_WITH_AS(make_schedule("interleaved", {4, 11, 2}),
                        "interleaved: expected a multiple of 2 micro-batches, for 2 rounds over 4 ranks, got 11",
                        InputError);

@@ -110,7 +110,7 @@ TEST_CASE("the communication pass changes no time, wherever it posts receives") 
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
     const Schedule schedule =
-        make_schedule(type.name, {.ranks = 4, .micro_batches = 8, .chunks = type.max_chunks.value_or(3)});
+        make_schedule(type.name, {.ranks = 4, .micro_batches = 8, .chunks = type.max_chunks.value_or(4)});
     const Simulation simulation = simulate(schedule, given);
     for (const Receives receives : {Receives::at_use, Receives::early}) {
       const Simulation other = simulate(with_communication(schedule, receives), given);

@@ -88,7 +88,7 @@ TEST_CASE("random models give the same bits in random stages under every schedul
 }
 
 TEST_CASE("a head over all ranks of a pipeline equals the serial reference") {
-  for (const char* const schedule : {"naive", "gpipe", "1f1b", "zb_h1", "zb_v", "dualpipe_v"}) {
+  for (const char* const schedule : {"naive", "gpipe", "1f1b", "zb_h1", "zb_v", "dualpipe_v", "hanayo"}) {
     CAPTURE(schedule);
     RandomStream draws({7}, Purpose::test, 5, 0);
     const test::ModelPointer model = test::random_model(draws, {}, Mesh());

@@ -3,6 +3,7 @@
 
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
+#include "parallel/pipeline/simulation.h"
 #include "parallel/pipeline/validation.h"
 
 namespace heddle::test {
@@ -14,6 +15,14 @@ TEST_CASE("schedules: 256 ranks and 4,096 micro-batches are made, given their me
     CHECK_FALSE(validate(schedule));
     CHECK_FALSE(validate(with_communication(with_loss(schedule, LossRanks::all))));
   }
+}
+
+TEST_CASE("schedules: 1,024 ranks and 4,096 micro-batches are simulated") {
+  const Simulation whole = simulate(make_schedule("1f1b", {1024, 4096}), {});
+  CHECK(whole.makespan == 3 * (4096 + 1023));
+  CHECK(whole.peak_activations.front() == 1024);
+  const Simulation parts = simulate(make_schedule("zb_h1", {1024, 4096}), {});
+  CHECK(parts.makespan == 3 * 4096 + 1023);
 }
 
 }  // namespace heddle::test

@@ -1,0 +1,122 @@
+// Liu et al. 2023, "Hanayo: Harnessing wave-like pipeline parallelism for enhanced large model training efficiency":
+// the stages go down the ranks and up again in w waves, so that there is no message where a wave turns.
+#include "framework/error.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+namespace {
+
+/// Executes every action as early as possible in units of time, where an F takes one and a B two.
+class WaveScheduler {
+ public:
+  explicit WaveScheduler(const ScheduleShape& shape)
+      : shape_(shape),
+        schedule_(empty_schedule(shape.micro_batches, wave_stages(shape.ranks, shape.chunks))),
+        ranks_(static_cast<std::size_t>(shape.ranks)),
+        forwards_(schedule_.rank_of.size()),
+        backwards_(schedule_.rank_of.size()),
+        forward_end_(cell(schedule_.stages(), 0), never),
+        backward_end_(forward_end_) {}
+
+  Schedule run() {
+    std::size_t left = 2 * forward_end_.size();
+    for (int time = 0; left > 0; ++time)
+      for (int rank = 0; rank < shape_.ranks; ++rank) left -= step(rank, time) ? 1 : 0;
+    return std::move(schedule_);
+  }
+
+ private:
+  static constexpr int never = -1;
+
+  struct RankState {
+    int free = 0;   // the time at which it has nothing to do
+    int alive = 0;  // its stages' micro-batches between F and B
+  };
+
+  std::size_t cell(int stage, int micro_batch) const {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(shape_.micro_batches) +
+           static_cast<std::size_t>(micro_batch);
+  }
+  int stage_of(int rank, int chunk) const {
+    return chunk * shape_.ranks + (chunk % 2 == 0 ? rank : shape_.ranks - 1 - rank);
+  }
+  int next_forward(int stage) const { return forwards_[static_cast<std::size_t>(stage)]; }
+  int next_backward(int stage) const { return backwards_[static_cast<std::size_t>(stage)]; }
+
+  bool step(int rank, int time) {
+    RankState& state = ranks_[static_cast<std::size_t>(rank)];
+    if (state.free > time) return false;
+    int stage = next_stage(
+        rank, [&](int chunk) { return can_go_back(stage_of(rank, chunk), time); }, backwards_);
+    const ActionKind kind = stage == never ? ActionKind::forward : ActionKind::backward;
+    if (stage == never)
+      stage = next_stage(
+          rank, [&](int chunk) { return has_room(state, chunk) && can_go_forward(stage_of(rank, chunk), time); },
+          forwards_);
+    if (stage == never) return false;
+    const bool is_forward = kind == ActionKind::forward;
+    const int micro_batch = (is_forward ? forwards_ : backwards_)[static_cast<std::size_t>(stage)]++;
+    state.free = time + (is_forward ? 1 : 2);
+    state.alive += is_forward ? 1 : -1;
+    (is_forward ? forward_end_ : backward_end_)[cell(stage, micro_batch)] = state.free;
+    schedule_.ranks[static_cast<std::size_t>(rank)].push_back({kind, stage, micro_batch});
+    return true;
+  }
+
+  /// The stage of a rank's chunks that can go on, with the oldest micro-batch; of equal ones the first.
+  template <class Can>
+  int next_stage(int rank, const Can& can, const std::vector<int>& next) const {
+    int best = never;
+    for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+      if (!can(chunk)) continue;
+      const int stage = stage_of(rank, chunk);
+      if (best == never || next[static_cast<std::size_t>(stage)] < next[static_cast<std::size_t>(best)]) best = stage;
+    }
+    return best;
+  }
+
+  static bool has_ended(int end, int time) { return end != never && end <= time; }
+
+  bool can_go_forward(int stage, int time) const {
+    const int i = next_forward(stage);
+    if (i == shape_.micro_batches) return false;
+    return stage == 0 || has_ended(forward_end_[cell(stage - 1, i)], time);
+  }
+
+  bool can_go_back(int stage, int time) const {
+    const int i = next_backward(stage);
+    if (i == shape_.micro_batches || !has_ended(forward_end_[cell(stage, i)], time)) return false;
+    return stage + 1 == schedule_.stages() || has_ended(backward_end_[cell(stage + 1, i)], time);
+  }
+
+  /// A rank holds p micro-batches at most. An F leaves room for its micro-batch in the rank's later chunks, so that the
+  /// oldest micro-batch can always go on.
+  bool has_room(const RankState& state, int chunk) const {
+    return state.alive + shape_.chunks - chunk <= shape_.ranks * shape_.chunks;
+  }
+
+  ScheduleShape shape_;
+  Schedule schedule_;
+  std::vector<RankState> ranks_;
+  std::vector<int> forwards_;   // per stage: the next micro-batch to go forward
+  std::vector<int> backwards_;  // per stage: the next one to go back
+  std::vector<int> forward_end_;
+  std::vector<int> backward_end_;
+};
+
+}  // namespace
+
+/// v = 2w stages per rank in w waves. Backwards come first, then the forward of the oldest micro-batch; each rank holds
+/// p micro-batches at most. Where B = 2F and m = p, as in the paper's figures, the bubble is 2(p-1)F for one wave and
+/// about 2(p-1)F/w for w of them. More micro-batches follow as soon as there is room, and add to it.
+///
+///   0: F0 F1 F2       f0 b0    f1 b1    f2 b2          B0          B1          B2
+///   1:    F0 F1 F2 f0    f1    b0    f2 b1       B0    b2    B1          B2
+///   2:       F0 f0 F1 f1 F2 f2       b0    B0    b1    B1    b2    B2
+Schedule hanayo(const ScheduleShape& shape) {
+  if (shape.chunks % 2 != 0)
+    fail<InputError>("hanayo: expected an even number of chunks, two for each wave, got {}", shape.chunks);
+  return WaveScheduler(shape).run();
+}
+
+}  // namespace heddle
