@@ -46,8 +46,11 @@ class Painter {
         text += fmt::format("{:{}}({} ranks are not drawn)\n", "", gutter_, left_out);
         rank += left_out;
       }
-      text +=
-          trimmed(fmt::format("{:>{}}  {}", rank, gutter_ - 2, row(timeline_.ranks[static_cast<std::size_t>(rank)])));
+      const auto line = [&](const auto& label, const std::vector<TimedAction>& actions) {
+        text += trimmed(fmt::format("{:>{}}  {}", label, gutter_ - 2, row(actions)));
+      };
+      line(rank, timeline_.ranks[static_cast<std::size_t>(rank)]);
+      if (draws_host_links(timeline_)) line("link", timeline_.host_links[static_cast<std::size_t>(rank)]);
     }
     return text + axis() + legend();
   }
@@ -83,15 +86,14 @@ class Painter {
 
   double end() const {
     double end = 0;
-    for (const auto& actions : timeline_.ranks)
-      for (const TimedAction& timed : actions) end = std::max(end, timed.end);
+    for_each_timed(timeline_, [&](const TimedAction& timed) { end = std::max(end, timed.end); });
     return end;
   }
 
   int max_name_size() const {
     std::size_t longest = 1;
-    for (const auto& actions : timeline_.ranks)
-      for (const TimedAction& timed : actions) longest = std::max(longest, name(timed.action).size());
+    for_each_timed(timeline_,
+                   [&](const TimedAction& timed) { longest = std::max(longest, name(timed.action).size()); });
     return static_cast<int>(longest);
   }
 
