@@ -58,6 +58,18 @@ ModelSpec frozen(const Experiment& e, ModelSpec model) {
   return model;
 }
 
+/// Checks that the schedule keeps activations that could be offloaded.
+void check_offload(const Experiment& e) {
+  if (e.pipeline.offload == Offload::never) return;
+  if (e.train.forward_only)
+    refuse("/pipeline/offload", "expected \"never\" with train.forward_only: a forward pass keeps no activations");
+  if (const Recompute mode = e.pipeline.recompute; mode == Recompute::always || mode == Recompute::except_last)
+    refuse("/pipeline/offload",
+           "expected \"never\" with pipeline.recompute {}: it keeps no activations that could be offloaded (\"sqrt\" "
+           "does)",
+           name_of(mode));
+}
+
 /// Checks that the model can be made for these images, placed on this mesh and cut into its stages, and that it has the
 /// layers that are to be recomputed.
 void check_model(const Experiment& e) {
@@ -195,6 +207,7 @@ void check(const Experiment& e) {
     refuse("/ranks/speed", "expected at most {} speed{}, one for each rank, got {}", ranks, ranks == 1 ? "" : "s",
            e.ranks.speed.size());
   check_data(e);
+  check_offload(e);
   check_model(e);
   (void)located("/evaluation", [&] {
     check_evaluation(e);
@@ -219,6 +232,9 @@ void check_device(const Experiment& e) {
           pointer_of(e, "head", set) + "/margin/type",
           "expected a margin of Heddle's own with device cuda, got \"{}\" of an extension, whose function is the CPU's",
           margin->name);
+  if (has_transfers(schedule_of(e)))
+    refuse(e.pipeline.offload == Offload::never ? "/pipeline/file" : "/pipeline/offload",
+           "expected a schedule without O and L with device cuda: activations are offloaded on the CPU only");
   if (e.clock == ClockType::virtual_time)
     refuse("/clock", "expected \"wall\" with device cuda: a virtual clock sees only the CPU");
   if (e.winograd)

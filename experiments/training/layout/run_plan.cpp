@@ -62,8 +62,9 @@ Schedule schedule_of(const Experiment& experiment) {
   Schedule schedule = computing_of(experiment);
   if (is_forward_only(schedule)) return with_communication(std::move(schedule), experiment.pipeline.receives);
   const LossRanks loss = experiment.head.is_everywhere() ? LossRanks::all : LossRanks::last_stage;
-  return with_communication(with_loss(with_recompute(std::move(schedule), experiment.pipeline.recompute), loss),
-                            experiment.pipeline.receives);
+  schedule = with_recompute(std::move(schedule), experiment.pipeline.recompute);
+  schedule = with_offload(std::move(schedule), experiment.pipeline.offload);
+  return with_communication(with_loss(std::move(schedule), loss), experiment.pipeline.receives);
 }
 
 std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, const std::shared_ptr<const ModelSpec>& model,
