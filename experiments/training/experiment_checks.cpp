@@ -75,6 +75,9 @@ void check_offload(const Experiment& e) {
 void check_model(const Experiment& e) {
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
   const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
+  if (e.device == DeviceType::cuda && has_transfers(schedule))
+    refuse(e.pipeline.offload == Offload::never ? "/pipeline/file" : "/pipeline/offload",
+           "expected a schedule without O and L with device cuda: activations are offloaded on the CPU only");
   const ModelSpec model = located("/model", [&] { return make_model(e.model, image_shape(e.data)); });
   const ModelSpec trained = frozen(e, model);
   (void)located("/model", [&] { return cut_of(trained, e, placement_of(trained, e, mesh_of(e)), schedule); });
@@ -232,9 +235,6 @@ void check_device(const Experiment& e) {
           pointer_of(e, "head", set) + "/margin/type",
           "expected a margin of Heddle's own with device cuda, got \"{}\" of an extension, whose function is the CPU's",
           margin->name);
-  if (has_transfers(schedule_of(e)))
-    refuse(e.pipeline.offload == Offload::never ? "/pipeline/file" : "/pipeline/offload",
-           "expected a schedule without O and L with device cuda: activations are offloaded on the CPU only");
   if (e.clock == ClockType::virtual_time)
     refuse("/clock", "expected \"wall\" with device cuda: a virtual clock sees only the CPU");
   if (e.winograd)

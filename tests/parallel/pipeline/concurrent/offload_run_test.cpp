@@ -121,7 +121,6 @@ TEST_CASE("an experiment whose schedule keeps nothing to offload is refused, and
   };
   Experiment experiment = resnet(DeviceType::cpu, Offload::half);
   check(experiment);
-  check_device(experiment);
   experiment.pipeline.recompute = Recompute::sqrt;
   check(experiment);
   experiment.pipeline.recompute = Recompute::always;
@@ -138,7 +137,7 @@ TEST_CASE("an experiment whose schedule keeps nothing to offload is refused, and
   experiment.train.forward_only = true;
   refused("pipeline.offload: expected \"never\" with train.forward_only: a forward pass keeps no activations",
           experiment);
-  CHECK_THROWS_WITH_AS(check_device(resnet(DeviceType::cuda, Offload::all)),
+  CHECK_THROWS_WITH_AS(check(resnet(DeviceType::cuda, Offload::all)),
                        "pipeline.offload: expected a schedule without O and L with device cuda: activations are "
                        "offloaded on the CPU only",
                        KeyError);
@@ -166,10 +165,15 @@ TEST_CASE("a schedule of a file may have O and L; offloading it again is refused
   experiment.mesh.pp = 2;
   experiment.train.micro_batches = 4;
   experiment.pipeline = layout.pipeline;
-  CHECK_THROWS_WITH_AS(check_device(experiment),
+  CHECK_THROWS_WITH_AS(check(experiment),
                        "pipeline.file: expected a schedule without O and L with device cuda: activations are offloaded "
                        "on the CPU only",
                        KeyError);
+  experiment.device = DeviceType::cpu;
+  experiment.pipeline.recompute = Recompute::always;
+  const std::string error = "pipeline: " + layout.pipeline.file + ": rank 0, cell 7: 0R0: in addition to 0O0\n";
+  CHECK_THROWS_WITH_AS(check(experiment), doctest::Contains(error.c_str()), KeyError);
+  experiment.pipeline.recompute = Recompute::never;
   experiment.pipeline.offload = Offload::half;
   CHECK_THROWS_WITH_AS(check(experiment), "pipeline: offload: expected a schedule without O and L of its own",
                        KeyError);
