@@ -24,7 +24,7 @@ struct Rank {
   /// The bytes that this rank has sent and received so far, on all its communicators.
   const ByteCounter& bytes;
   /// A wall clock or a virtual clock.
-  const RankClock& clock;
+  RankClock& clock;
 
   /// The ranks that differ from this one along one axis only, e.g. along dp those that hold the same part of the model
   /// and different samples. Its rank() is the coordinate.

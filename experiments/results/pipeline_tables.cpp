@@ -101,6 +101,25 @@ std::string kept_table(const RunResult& run) {
   return grid.to_text();
 }
 
+std::string offloaded_table(const RunResult& run) {
+  std::vector<std::pair<const VariantResult*, const RankResult*>> fullest;
+  std::vector<double> bytes;
+  for (const VariantResult& variant : run.variants) {
+    const auto rank =
+        std::max_element(variant.ranks.begin(), variant.ranks.end(),
+                         [](const RankResult& a, const RankResult& b) { return a.peak_offloaded < b.peak_offloaded; });
+    if (rank == variant.ranks.end() || rank->peak_offloaded == 0) continue;
+    fullest.emplace_back(&variant, &*rank);
+    bytes.push_back(static_cast<double>(rank->peak_offloaded));
+  }
+  if (fullest.empty()) return "";
+  const Unit held = unit_of_bytes(bytes);
+  Grid grid({"variant", "rank", heading("offloaded", held)});
+  for (const auto& [variant, rank] : fullest)
+    grid.add({variant->name, fmt::format("{}", rank->rank), in_unit(static_cast<double>(rank->peak_offloaded), held)});
+  return grid.to_text();
+}
+
 std::string outputs_table(const RunResult& run) {
   Grid grid({"variant", "rank", "output of a micro-batch", "busy (%)"});
   bool is_forward = false;

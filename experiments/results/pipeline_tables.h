@@ -15,6 +15,9 @@ std::string pipelines_table(const RunResult& run);
 /// would mean nothing.
 std::string kept_table(const RunResult& run);
 
+/// The most bytes of a rank's activations in the host's memory, of the variants that offload.
+std::string offloaded_table(const RunResult& run);
+
 /// The output of each rank in a forward pass, and how busy it is.
 std::string outputs_table(const RunResult& run);
 

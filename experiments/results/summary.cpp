@@ -41,6 +41,7 @@ OrderedJson rank_json(const RankResult& rank, bool timed, const std::vector<doub
   return {{"rank", rank.rank},
           {"coordinates", coordinates},
           {"peak_bytes", peak},
+          {"peak_offloaded_bytes", rank.peak_offloaded},
           {"reserved_bytes", or_null(rank.reserved_bytes)},
           {"sent_bytes", rank.sent_bytes},
           {"received_bytes", rank.received_bytes},

@@ -297,6 +297,8 @@ std::string results_table(const RunResult& run) {
   if (const std::string memory = memory_table(run, memory_unit); !memory.empty())
     text +=
         fmt::format("\npeak memory of each rank ({}); other: workspace and communication\n", memory_unit.name) + memory;
+  if (const std::string offloaded = offloaded_table(run); !offloaded.empty())
+    text += "\noffloaded activations in the host's memory, at the peak of the rank with the most\n" + offloaded;
   if (const std::string kept = kept_table(run); !kept.empty())
     text += "\nkept for backward at the same time, by the schedule, and activations at peak memory\n" + kept;
   const SentTable sent(run);

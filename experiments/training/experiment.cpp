@@ -23,6 +23,11 @@ static void describe(Describer& d, LinkModel& c) {
   const Range bandwidth{.minimum = 0, .maximum = 1e18, .minimum_excluded = true};
   d.field("latency", c.within_node.latency, latency, "seconds that every message takes, whatever its length");
   d.field("bandwidth", c.within_node.bandwidth, bandwidth, "bytes per second between two ranks of a node");
+  d.field("host_latency", c.host.latency, latency,
+          "seconds that every transfer of pipeline.offload takes, whatever its length");
+  d.field("host_bandwidth", c.host.bandwidth, bandwidth,
+          "bytes per second between a rank's memory and the host's, over a link of each rank's own that carries one "
+          "transfer at a time");
   d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6),
           "number of ranks on each node; 0: all ranks are on one node");
   d.field("node_latency", c.between_nodes.latency, latency, "latency between ranks of different nodes");
@@ -46,6 +51,9 @@ static void describe(Describer& d, PipelineConfig& c) {
          "micro-batch; sqrt: keep the inputs of about sqrt(n) segments of its n layers");
   d.field("recompute_layers", c.recompute_layers, between(0, 10000),
           "layers whose values are not kept for backward, but recomputed there; * stands for any text, as in layer1.*");
+  choice(d, "offload", c.offload,
+         "move what a micro-batch's backward needs to the host's memory after its forward, and back in time: of all "
+         "micro-batches, or of the half of a rank's stages that wait longest (of one stage, every second micro-batch)");
   choice(d, "receives", c.receives, "when receives are posted: right before their use, or one action earlier");
   d.field("predict", c.predict,
           "whether rank 0 measures some steps of all stages before and after the run, with the whole model on one "
@@ -139,7 +147,7 @@ void describe(Describer& d, Experiment& c) {
   choice(d, "clock", c.clock,
          "wall: real time; virtual: a rank takes the CPU time of its one thread, and a message the time that follows "
          "from links; plan always uses virtual time");
-  object(d, "links", c.links, "the costs of messages in virtual time");
+  object(d, "links", c.links, "the costs of messages, and of transfers to the host's memory, in virtual time");
   object(d, "ranks", c.ranks, "how the ranks differ in virtual time");
   object(d, "profile", c.profile,
          "the device of each rank, for the times that plan models: a kernel takes the time of its operations or of its "

@@ -21,6 +21,7 @@
 #include "layers/precision.h"
 #include "models/models.h"
 #include "parallel/communicator/link_model.h"
+#include "parallel/pipeline/offload.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/placement/mesh.h"
 
@@ -64,6 +65,7 @@ struct PipelineConfig {
   std::int64_t chunks = 0;        // stages of each rank; 0: default_chunks()
   Recompute recompute = Recompute::never;
   std::vector<std::string> recompute_layers{};  // names, in which `*` stands for any text
+  Offload offload = Offload::never;
   Receives receives = Receives::at_use;
   bool predict = true;  // whether run_variant predicts the step time
 };

@@ -58,11 +58,26 @@ ModelSpec frozen(const Experiment& e, ModelSpec model) {
   return model;
 }
 
+/// Checks that the schedule keeps activations that could be offloaded.
+void check_offload(const Experiment& e) {
+  if (e.pipeline.offload == Offload::never) return;
+  if (e.train.forward_only)
+    refuse("/pipeline/offload", "expected \"never\" with train.forward_only: a forward pass keeps no activations");
+  if (const Recompute mode = e.pipeline.recompute; mode == Recompute::always || mode == Recompute::except_last)
+    refuse("/pipeline/offload",
+           "expected \"never\" with pipeline.recompute {}: it keeps no activations that could be offloaded (\"sqrt\" "
+           "does)",
+           name_of(mode));
+}
+
 /// Checks that the model can be made for these images, placed on this mesh and cut into its stages, and that it has the
 /// layers that are to be recomputed.
 void check_model(const Experiment& e) {
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
   const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
+  if (e.device == DeviceType::cuda && has_transfers(schedule))
+    refuse(e.pipeline.offload == Offload::never ? "/pipeline/file" : "/pipeline/offload",
+           "expected a schedule without O and L with device cuda: activations are offloaded on the CPU only");
   const ModelSpec model = located("/model", [&] { return make_model(e.model, image_shape(e.data)); });
   const ModelSpec trained = frozen(e, model);
   (void)located("/model", [&] { return cut_of(trained, e, placement_of(trained, e, mesh_of(e)), schedule); });
@@ -195,6 +210,7 @@ void check(const Experiment& e) {
     refuse("/ranks/speed", "expected at most {} speed{}, one for each rank, got {}", ranks, ranks == 1 ? "" : "s",
            e.ranks.speed.size());
   check_data(e);
+  check_offload(e);
   check_model(e);
   (void)located("/evaluation", [&] {
     check_evaluation(e);

@@ -348,6 +348,7 @@ class RankRun {
     if (const std::int64_t broken = dataset_.broken_images(); broken > 0 && (leads() || settings_.job != nullptr))
       add_note(fmt::format("{} broken image{} replaced", broken, broken == 1 ? " was" : "s were"));
     own().peak = rank_.device.meter().peak();
+    own().peak_offloaded = rank_.device.meter().peak_offloaded();
     own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent;
     own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received;
     own().busy_seconds = rank_.clock.busy_seconds() + unwalked_busy_;

@@ -36,6 +36,7 @@ struct RankResult {
   int rank = 0;
   std::vector<std::pair<std::string, int>> coordinates;  // axis, position; in mesh order
   MemoryUse peak;                                        // at the moment of the largest total
+  std::int64_t peak_offloaded = 0;                       // bytes in the host's memory
   std::optional<std::int64_t> reserved_bytes{};          // by the allocator at the end; on a GPU for all its ranks
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;

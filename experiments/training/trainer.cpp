@@ -129,7 +129,7 @@ std::vector<LoadedPart> Trainer::loaded_parts() const {
 }
 
 PipelineEngine Trainer::engine(const std::shared_ptr<const PipelineProgram>& program) {
-  return {program, rank_.along(Axis::pp), rank_.device, tracer_};
+  return {program, rank_.along(Axis::pp), rank_.device, tracer_, rank_.clock};
 }
 
 std::vector<double> Trainer::shared_losses(std::int64_t step, std::vector<double> losses) {

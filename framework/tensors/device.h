@@ -12,6 +12,8 @@
 
 namespace heddle {
 
+class StorageLog;
+
 class Device {
  public:
   explicit Device(std::unique_ptr<Backend> backend, int rank = 0, std::optional<std::int64_t> memory_budget = {})
@@ -28,15 +30,19 @@ class Device {
   Category category() const { return category_; }
   Recorder& recorder() { return recorder_; }
   const Recorder& recorder() const { return recorder_; }
+  /// Where new storages are noted; null if nowhere.
+  StorageLog* storage_log() const { return storage_log_; }
 
  private:
   friend class MemoryScope;
+  friend class StorageLog;
 
   int rank_;
   MemoryMeter meter_;
   std::unique_ptr<Backend> backend_;
   Category category_ = Category::activations;
   Recorder recorder_;
+  StorageLog* storage_log_ = nullptr;
 };
 
 /// Charges everything that is allocated during its lifetime to one category.

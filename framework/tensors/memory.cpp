@@ -1,5 +1,6 @@
 #include "framework/tensors/memory.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "framework/description/byte_units.h"
@@ -60,6 +61,17 @@ void MemoryMeter::note_peak() {
   peak_ = live_;
 }
 
+void MemoryMeter::charge_offloaded(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  live_offloaded_ += bytes;
+  peak_offloaded_ = std::max(peak_offloaded_, live_offloaded_);
+}
+
+std::int64_t MemoryMeter::peak_offloaded() const {
+  const std::lock_guard lock(mutex_);
+  return peak_offloaded_;
+}
+
 MemoryUse MemoryMeter::live() const {
   const std::lock_guard lock(mutex_);
   return live_;
@@ -74,6 +86,7 @@ void MemoryMeter::reset_peak() {
   const std::lock_guard lock(mutex_);
   peak_ = live_;
   peak_total_ = live_total_;
+  peak_offloaded_ = live_offloaded_;
 }
 
 std::string format_bytes(std::int64_t bytes) {

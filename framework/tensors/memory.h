@@ -36,6 +36,11 @@ class MemoryMeter {
   /// Moves live bytes to another category, for instance when a vjp's result becomes a parameter's gradient.
   void move(Category from, Category to, std::int64_t bytes);
 
+  /// Counts bytes of the host's memory that hold what was offloaded (framework/tensors/offloaded.h); negative when they
+  /// are freed. They belong to no category, and count neither in the total nor in the budget.
+  void charge_offloaded(std::int64_t bytes);
+  std::int64_t peak_offloaded() const;
+
   MemoryUse live() const;
   /// What was held when the total was largest; the categories add up to that total.
   MemoryUse peak() const;
@@ -49,6 +54,8 @@ class MemoryMeter {
   MemoryUse peak_;
   std::int64_t live_total_ = 0;
   std::int64_t peak_total_ = 0;
+  std::int64_t live_offloaded_ = 0;
+  std::int64_t peak_offloaded_ = 0;
 };
 
 /// `1.5 MiB`, `17 B`: binary units, two or three significant digits.

@@ -6,6 +6,7 @@
 
 #include "framework/error.h"
 #include "framework/tensors/device.h"
+#include "framework/tensors/offloaded.h"
 
 namespace heddle {
 
@@ -53,8 +54,9 @@ void Storage::refill(Storage& other) {
 }
 
 Tensor Tensor::empty(Device& device, const Shape& shape, DType dtype) {
-  return view(std::make_shared<Storage>(device, shape.numel() * static_cast<std::int64_t>(size_of(dtype))), 0, shape,
-              dtype);
+  auto storage = std::make_shared<Storage>(device, shape.numel() * static_cast<std::int64_t>(size_of(dtype)));
+  if (StorageLog* const log = device.storage_log()) log->note(storage);
+  return view(std::move(storage), 0, shape, dtype);
 }
 
 Tensor Tensor::full(Device& device, const Shape& shape, DType dtype, double value) {

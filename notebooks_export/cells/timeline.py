@@ -8,8 +8,10 @@ paint = {
     "weight gradient (W)": "#3FA77A",
     "optimizer": "#666C75",
     "other": "#8F63B8",
+    "to and from the host (O, L)": "#5C6F8F",
     "waiting, messages": "#B4B9C1",
 }
+thin = {"to and from the host (O, L)", "waiting, messages"}  # beside what the rank computes
 by_letter = {"F": "forward (F)", "R": "recompute (R)", "H": "head (H)", "B": "backward (B)",
              "I": "input gradient (I)", "W": "weight gradient (W)"}
 by_word = {"forward": "forward (F)", "backward": "backward (B)", "load": "load", "optimizer": "optimizer",
@@ -19,7 +21,8 @@ by_word = {"forward": "forward (F)", "backward": "backward (B)", "load": "load",
 def kind_of(span):
     """What a span of trace.json is, and the micro-batch that it says."""
     if span["cat"] == "communication":
-        return "waiting, messages", ""
+        is_transfer = re.fullmatch(r"\d+[OL]\d+", span["name"])
+        return "to and from the host (O, L)" if is_transfer else "waiting, messages", ""
     action = re.fullmatch(r"\d+([FRHBIW])(\d+)", span["name"])
     if action:
         return by_letter[action[1]], action[2]
@@ -67,7 +70,7 @@ def page_data():
                 spans.append([round(begin, 6), round(begin + span["dur"] / size, 6), kinds.index(kind), number, span["name"]])
             rows.append({"label": str(rank), "spans": spans})
         groups.append({"title": name, "rows": rows})
-    looks = [{"name": kind, "colour": colour, "thin": kind == "waiting, messages"} for kind, colour in paint.items()]
+    looks = [{"name": kind, "colour": colour, "thin": kind in thin} for kind, colour in paint.items()]
     return {"unit": unit, "row": "rank", "kinds": looks, "groups": groups}
 
 
@@ -97,10 +100,10 @@ if drawn:
                     axis.text(box[0] + box[1] / 2, row, number, ha="center", va="center_baseline", fontsize=7,
                               color="white" if kind == "weight gradient (W)" else "#111111", zorder=4)
             for kind, of_kind in boxes.items():
-                is_message = kind == "waiting, messages"
-                axis.broken_barh(of_kind, (row - (0.18 if is_message else 0.44), 0.36 if is_message else 0.88),
-                                 color=paint[kind], edgecolor="white", linewidth=0 if is_message else 0.4,
-                                 zorder=2 if is_message else 3)
+                is_thin = kind in thin
+                axis.broken_barh(of_kind, (row - (0.18 if is_thin else 0.44), 0.36 if is_thin else 0.88),
+                                 color=paint[kind], edgecolor="white", linewidth=0 if is_thin else 0.4,
+                                 zorder=2 if is_thin else 3)
                 seen.add(kind)
         axis.set_yticks(range(len(shown)), shown if len(shown) <= 16 else [""] * len(shown), fontsize=8)
         axis.set_ylim(len(shown) - 0.4, -0.6)

@@ -29,6 +29,10 @@ double message_seconds(const LinkModel& links, int from, int to, std::int64_t by
   return seconds(links.link(from, to), static_cast<double>(bytes));
 }
 
+double host_transfer_seconds(const LinkModel& links, std::int64_t bytes) {
+  return seconds(links.host, static_cast<double>(bytes));
+}
+
 double collective_seconds(const LinkModel& links, Operation operation, std::int64_t bytes,
                           std::span<const int> world_ranks) {
   const auto whole = static_cast<double>(bytes);

@@ -35,6 +35,9 @@ struct Link {
 struct LinkModel {
   Link within_node{.latency = 5e-6, .bandwidth = 10e9};
   Link between_nodes{.latency = 20e-6, .bandwidth = 1.25e9};
+  /// Between the memory of a rank's device and the host's: each rank has its own, which carries one transfer at a time,
+  /// in either direction.
+  Link host{.latency = 10e-6, .bandwidth = 20e9};
   /// World ranks 0 .. ranks_per_node - 1 are the first node, and so on; 0 puts all on one.
   std::int64_t ranks_per_node = 0;
 
@@ -44,6 +47,9 @@ struct LinkModel {
 
 /// Seconds from the start of a message between two world ranks to its arrival, when nothing else is under way.
 double message_seconds(const LinkModel& links, int from, int to, std::int64_t bytes);
+
+/// Seconds for which a transfer to or from the host's memory occupies its link.
+double host_transfer_seconds(const LinkModel& links, std::int64_t bytes);
 
 /// Seconds from the last rank's call to the end on all. `bytes` is n of the table above; where the parts of an
 /// all_to_all, gather or scatter are not equal, k/(k-1) of what the busiest rank sends to or gets from others stands

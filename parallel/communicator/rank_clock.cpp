@@ -72,6 +72,18 @@ double RankClock::departure(int to, std::int64_t bytes) {
   return departs;
 }
 
+RankClock::Interval RankClock::transfer(std::int64_t bytes, const std::function<void()>& move) {
+  const double posted = now();
+  {
+    const Communicating scope(*this);
+    move();
+  }
+  if (!model_) return {posted, now()};
+  const double begin = std::max(posted, host_link_is_free_);
+  host_link_is_free_ = begin + host_transfer_seconds(model_->links, bytes);
+  return {begin, host_link_is_free_};
+}
+
 double RankClock::left(double departed, int from, int to, std::int64_t bytes) const {
   return departed + static_cast<double>(bytes) / model_->links.link(from, to).bandwidth;
 }

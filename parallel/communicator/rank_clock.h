@@ -68,6 +68,16 @@ class RankClock {
   /// the same receiver, and each occupies it for bytes / bandwidth. On a wall clock: now.
   double departure(int to, std::int64_t bytes);
 
+  /// An interval of the rank's time.
+  struct Interval {
+    double begin = 0;
+    double end = 0;
+  };
+  /// Runs `move`, which moves these bytes between the rank's memory and the host's, and returns when the transfer
+  /// begins and ends. On a virtual clock, `move` itself takes no time: the transfers of a rank follow one another on
+  /// its host link, while the rank goes on.
+  Interval transfer(std::int64_t bytes, const std::function<void()>& move);
+
   // The following are for virtual clocks only.
   /// When a message that departed at `departed` has left its sender, and when it arrives.
   double left(double departed, int from, int to, std::int64_t bytes) const;
@@ -92,7 +102,8 @@ class RankClock {
   double waited_ = 0;
   std::shared_ptr<CoreLock> core_;
   bool has_core_ = false;
-  std::map<int, double> link_is_free_;                       // by receiver
+  std::map<int, double> link_is_free_;  // by receiver
+  double host_link_is_free_ = 0;
   std::map<std::vector<int>, double> collective_has_ended_;  // keyed by the ranks that took part
 };
 

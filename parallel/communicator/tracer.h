@@ -56,6 +56,11 @@ class Tracer : public Hook {
     double begin_;
   };
 
+  /// A transfer between the rank's memory and the host's.
+  void transfer(std::string name, const RankClock::Interval& time, std::int64_t bytes) {
+    record({std::move(name), true, time.begin, time.end - time.begin, bytes});
+  }
+
   void before(const Call& /*call*/) override {}
   void after(const Call& call, const Outcome& outcome) override;
 

@@ -12,6 +12,7 @@ enum Fact : unsigned char {
   backward_done = 2,   // B or I
   forward_there = 4,   // what the stage made, on the rank of the next stage
   backward_there = 8,  // the gradient of the stage's input, on the rank of the stage before
+  offloaded = 16       // O without its L
 };
 
 class Walker {
@@ -80,6 +81,7 @@ class Walker {
       case ActionKind::backward:
       case ActionKind::backward_input:
         if (!forward_known) return Action{ActionKind::forward, s, i};
+        if (known(s, i, offloaded)) return Action{ActionKind::load, s, i};
         if (s == last && added_.loss_ranks > 0 && !loss_done(i)) return Action{ActionKind::loss, last, i};
         if (s < last && !known(s + 1, i, backward_there)) return from(s + 1, s, ActionKind::backward, i);
         break;
@@ -87,7 +89,11 @@ class Walker {
         if (!known(s, i, backward_done)) return Action{ActionKind::backward_input, s, i};
         break;
       case ActionKind::recompute:
+      case ActionKind::offload:
         if (!forward_known) return Action{ActionKind::forward, s, i};
+        break;
+      case ActionKind::load:
+        if (!known(s, i, offloaded)) return Action{ActionKind::offload, s, i};
         break;
       case ActionKind::loss:
         return missing_at_loss(rank, i);
@@ -133,6 +139,10 @@ class Walker {
     } else if (is_backward(action.kind)) {
       facts(s, i) |= backward_done;
       if (s > 0 && (!added_.messages || schedule_.rank_of[at(s - 1)] == rank)) bring_backward(s, i);
+    } else if (action.kind == ActionKind::offload) {
+      facts(s, i) |= offloaded;
+    } else if (action.kind == ActionKind::load) {
+      facts(s, i) &= static_cast<unsigned char>(~offloaded);
     } else if (action.kind == ActionKind::send_forward) {
       bring_forward(s, i);
     } else if (action.kind == ActionKind::send_backward) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/tensors/device.h"
+#include "framework/tensors/offloaded.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/simulation.h"
 
@@ -64,7 +65,7 @@ std::map<std::size_t, std::vector<Action>> waits_of(const Schedule& schedule, st
   const std::vector<Action>& actions = schedule.ranks[rank];
   std::vector<std::size_t> computing;
   for (std::size_t i = 0; i < actions.size(); ++i)
-    if (!is_message(actions[i].kind)) computing.push_back(i);
+    if (!is_message(actions[i].kind) && !is_transfer(actions[i].kind)) computing.push_back(i);
   std::map<std::size_t, std::vector<Action>> waits;
   for (const Action& action : actions) {
     if (!is_send(action.kind)) continue;
@@ -97,17 +98,20 @@ Schedule forward_only(const std::vector<int>& rank_of, int micro_batches) {
 /// One run of a rank's list.
 class PipelineEngine::Execution {
  public:
-  Execution(const PipelineProgram& program, PipelineStages& stages, Communicator& ranks, Device& device, Tracer& tracer)
+  Execution(const PipelineProgram& program, PipelineStages& stages, Communicator& ranks, Device& device, Tracer& tracer,
+            RankClock& clock)
       : schedule_(program.schedule),
         actions_(schedule_.ranks[static_cast<std::size_t>(ranks.rank())]),
         waits_(program.waits[static_cast<std::size_t>(ranks.rank())]),
         stages_(stages),
         ranks_(ranks),
         device_(device),
-        tracer_(tracer) {
+        tracer_(tracer),
+        clock_(clock) {
     for (std::size_t i = 0; i < actions_.size(); ++i) {
       const Action& action = actions_[i];
       if (action.kind == ActionKind::recompute) recomputed_.insert(place_of(action));
+      if (action.kind == ActionKind::offload) offloaded_.insert(place_of(action));
       if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input)
         walked_.insert(place_of(action));
       if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) last_weight_ = i;
@@ -143,6 +147,9 @@ class PipelineEngine::Execution {
     std::vector<Variable> outputs;
     std::vector<Tensor> output_gradients;
     std::optional<WeightBackward> weight_part;
+    std::vector<std::weak_ptr<Storage>> made;  // by the forward, and its inputs; kept from F to O
+    std::unique_ptr<Offloaded> offloaded;      // from O to L
+    double loaded_at = 0;                      // the end of L
   };
   using SendKey = std::pair<Place, ActionKind>;
 
@@ -162,6 +169,10 @@ class PipelineEngine::Execution {
         return backward_of(action);
       case ActionKind::backward_weight:
         return backward_weight(action);
+      case ActionKind::offload:
+        return offload(action);
+      case ActionKind::load:
+        return load(action);
       case ActionKind::send_forward:
       case ActionKind::send_backward:
         return send(action);
@@ -206,6 +217,11 @@ class PipelineEngine::Execution {
   /// Runs the forward with a graph, which is kept for the backward.
   std::vector<Tensor> build(const Action& action, std::vector<Tensor> inputs, bool recomputing) {
     Passage& here = passages_[place_of(action)];
+    std::optional<StorageLog> log;
+    if (offloaded_.contains(place_of(action))) {
+      log.emplace(device_);
+      for (const Tensor& input : inputs) log->note(input.storage());
+    }
     const std::vector<bool> wanted = stages_.input_gradients(action.stage);
     std::vector<Variable> variables;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -221,7 +237,37 @@ class PipelineEngine::Execution {
     here.outputs = stages_.forward(action.stage, action.micro_batch, std::move(variables), recomputing);
     std::vector<Tensor> values = values_of(here.outputs);
     for (Variable& output : here.outputs) output.release_value();
+    if (log) here.made = without(log->take(), values);
     return values;
+  }
+
+  /// Another stage, or a send under way, may still read the values.
+  static std::vector<std::weak_ptr<Storage>> without(std::vector<std::weak_ptr<Storage>> storages,
+                                                     const std::vector<Tensor>& values) {
+    std::erase_if(storages, [&](const std::weak_ptr<Storage>& storage) {
+      return std::any_of(values.begin(), values.end(),
+                         [&](const Tensor& value) { return value.storage() == storage.lock(); });
+    });
+    return storages;
+  }
+
+  void offload(const Action& action) {
+    Passage& here = passages_[place_of(action)];
+    here.offloaded = std::make_unique<Offloaded>(std::exchange(here.made, {}));
+    transfer(action, *here.offloaded, [&] { here.offloaded->take_out(); });
+  }
+
+  void load(const Action& action) {
+    Passage& here = passages_[place_of(action)];
+    here.loaded_at = transfer(action, *here.offloaded, [&] { here.offloaded->bring_back(); });
+    here.offloaded.reset();
+  }
+
+  /// Returns the end of the transfer by the rank's clock.
+  double transfer(const Action& action, const Offloaded& moved, const std::function<void()>& move) {
+    const RankClock::Interval time = clock_.transfer(moved.bytes(), move);
+    tracer_.transfer(to_string(action), time, moved.bytes());
+    return time.end;
   }
 
   void loss(const Action& action) {
@@ -236,8 +282,9 @@ class PipelineEngine::Execution {
   void backward_of(const Action& action) {
     if (!is_last(action.stage))
       passages_[place_of(action)].output_gradients = take_inbox(action, ActionKind::recv_backward);
-    const Tracer::Computing span(tracer_, to_string(action));
     Passage& here = passages_[place_of(action)];
+    clock_.wait_until(here.loaded_at);
+    const Tracer::Computing span(tracer_, to_string(action));
     if (std::vector<Root> roots = roots_of(action, here); !roots.empty()) {
       if (action.kind == ActionKind::backward)
         backward(std::move(roots));
@@ -325,7 +372,9 @@ class PipelineEngine::Execution {
   Communicator& ranks_;
   Device& device_;
   Tracer& tracer_;
+  RankClock& clock_;
   std::set<Place> recomputed_;
+  std::set<Place> offloaded_;
   std::set<Place> walked_;
   std::optional<std::size_t> last_weight_;
   std::map<Place, Passage> passages_;
@@ -337,11 +386,11 @@ class PipelineEngine::Execution {
 };
 
 PipelineEngine::PipelineEngine(std::shared_ptr<const PipelineProgram> program, Communicator& ranks, Device& device,
-                               Tracer& tracer)
-    : program_(std::move(program)), ranks_(ranks), device_(device), tracer_(tracer) {}
+                               Tracer& tracer, RankClock& clock)
+    : program_(std::move(program)), ranks_(ranks), device_(device), tracer_(tracer), clock_(clock) {}
 
 std::vector<Tensor> PipelineEngine::run(PipelineStages& stages) {
-  return Execution(*program_, stages, ranks_, device_, tracer_).run();
+  return Execution(*program_, stages, ranks_, device_, tracer_, clock_).run();
 }
 
 }  // namespace heddle

@@ -5,6 +5,10 @@
 // for one computing action after the time at which the receiver would use it if all actions took equally long. A slow
 // receiver therefore does not delay the sender's next micro-batch, the number of messages in flight is bounded, and
 // memory does not depend on timing.
+//
+// O moves to the host's memory all activations that the graph of a micro-batch keeps, except the outputs of the stage,
+// which are still being sent. They leave the rank's memory, and L allocates them there again, where O and L stand in
+// the list.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +62,8 @@ class PipelineStages {
 class PipelineEngine {
  public:
   /// `ranks` are those of the pipeline in order, this one among them.
-  PipelineEngine(std::shared_ptr<const PipelineProgram> program, Communicator& ranks, Device& device, Tracer& tracer);
+  PipelineEngine(std::shared_ptr<const PipelineProgram> program, Communicator& ranks, Device& device, Tracer& tracer,
+                 RankClock& clock);
 
   /// Executes this rank's list; all ranks of the pipeline call it. Returns those outputs of the last stage that no H
   /// has taken, in the order of the micro-batches: all of them if the list is forward-only.
@@ -71,6 +76,7 @@ class PipelineEngine {
   Communicator& ranks_;
   Device& device_;
   Tracer& tracer_;
+  RankClock& clock_;
 };
 
 }  // namespace heddle

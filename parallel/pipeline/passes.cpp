@@ -78,7 +78,8 @@ UnitTimes unit_times(const Schedule& schedule) {
         begin = std::max(begin, backward[cell(action.stage + 1, action.micro_batch)]);
       }
     }
-    const std::int64_t done = begin + (end - first);
+    const bool computes = !is_transfer(list[static_cast<std::size_t>(first)].kind);
+    const std::int64_t done = begin + (computes ? end - first : 0);
     for (int i = first; i < end; ++i) {
       const Action& action = list[static_cast<std::size_t>(i)];
       times.begin[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)] = begin;
@@ -236,8 +237,11 @@ Schedule with_communication(Schedule schedule, Receives receives) {
     };
     ranks.push_back(rewritten(list, [&](int first, int end, std::vector<Action>& result) {
       receive_for(first, end, result);
-      if (receives == Receives::early && end < static_cast<int>(list.size())) {
-        receive_for(end, end_of_overlap(list, end), result);
+      const auto next =
+          std::find_if(list.begin() + end, list.end(), [](const Action& a) { return !is_transfer(a.kind); });
+      if (receives == Receives::early && next != list.end()) {
+        const auto begin = static_cast<int>(next - list.begin());
+        receive_for(begin, end_of_overlap(list, begin), result);
       }
       append(result, list, first, end);
       for (int i = first; i < end; ++i) {

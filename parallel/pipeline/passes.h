@@ -1,5 +1,5 @@
 // Passes, each of which adds actions to a schedule; schedule.h names the actions. They are applied in the order
-// with_recompute, with_loss, with_communication.
+// with_recompute, with_offload (offload.h), with_loss, with_communication.
 #pragma once
 
 #include "framework/description/enum_table.h"

@@ -24,6 +24,12 @@ bool is_forward_only(const Schedule& schedule) {
   });
 }
 
+bool has_transfers(const Schedule& schedule) {
+  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const std::vector<Action>& actions) {
+    return std::any_of(actions.begin(), actions.end(), [](const Action& action) { return is_transfer(action.kind); });
+  });
+}
+
 std::vector<int> looped_stages(int ranks, int chunks) {
   std::vector<int> rank_of;
   rank_of.reserve(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(chunks));

@@ -18,12 +18,14 @@ enum class ActionKind {
   backward_weight,  // W: the gradient of the stage's parameters
   recompute,        // R: the forward again, which now keeps what the backward needs
   loss,             // H: the head: the loss and the gradient of the last stage's output, on one rank or on all
+  offload,          // O: what the backward needs leaves the rank's memory for the host's
+  load,             // L: and comes back
   send_forward,     // the stage's output, to the next stage
   recv_forward,     // the output of the stage before
   send_backward,    // the gradient of the stage's input, to the stage before
   recv_backward     // the gradient of the stage's output
 };
-/// As PyTorch's schedule files write them.
+/// As PyTorch's schedule files write them, plus R, H, O and L.
 template <>
 inline constexpr auto enum_names<ActionKind> = enum_table<ActionKind>({
     {ActionKind::forward, "F"},
@@ -32,6 +34,8 @@ inline constexpr auto enum_names<ActionKind> = enum_table<ActionKind>({
     {ActionKind::backward_weight, "W"},
     {ActionKind::recompute, "R"},
     {ActionKind::loss, "H"},
+    {ActionKind::offload, "O"},
+    {ActionKind::load, "L"},
     {ActionKind::send_forward, "SEND_F"},
     {ActionKind::recv_forward, "RECV_F"},
     {ActionKind::send_backward, "SEND_B"},
@@ -45,6 +49,11 @@ constexpr bool is_send(ActionKind kind) {
   return kind == ActionKind::send_forward || kind == ActionKind::send_backward;
 }
 
+/// Whether it moves activations between the rank's memory and the host's, while the rank computes.
+constexpr bool is_transfer(ActionKind kind) {
+  return kind == ActionKind::offload || kind == ActionKind::load;
+}
+
 struct Action {
   ActionKind kind = ActionKind::forward;
   /// The stage that computes, or that sends or receives.
@@ -56,7 +65,7 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// `2F0` is the forward of micro-batch 0 in stage 2: PyTorch's notation, plus R and H.
+/// `2F0` is the forward of micro-batch 0 in stage 2: PyTorch's notation, plus R, H, O and L.
 std::string to_string(const Action& action);
 
 struct Schedule {
@@ -81,6 +90,9 @@ Schedule empty_schedule(int micro_batches, std::vector<int> rank_of);
 
 /// Whether the schedule has only F and messages.
 bool is_forward_only(const Schedule& schedule);
+
+/// Whether the schedule has an O or L.
+bool has_transfers(const Schedule& schedule);
 
 /// Puts stage s on rank s mod p: v loops over the ranks; v = 1 is one stage per rank.
 std::vector<int> looped_stages(int ranks, int chunks);

@@ -20,6 +20,10 @@ bool is_computing(ActionKind kind) {
   return kind == ActionKind::forward || is_backward(kind) || kind == ActionKind::backward_weight;
 }
 
+bool is_written(ActionKind kind) {
+  return is_computing(kind) || is_transfer(kind);
+}
+
 std::string_view trimmed(std::string_view text) {
   const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
   while (!text.empty() && space(text.front())) text.remove_prefix(1);
@@ -122,7 +126,7 @@ class CsvReader {
       for (const ActionKind candidate : all_of<ActionKind>) {
         if (kind != name_of(candidate)) continue;
         if (is_message(candidate)) return std::nullopt;
-        if (is_computing(candidate)) {
+        if (is_written(candidate)) {
           return Action{candidate, static_cast<int>(*stage), static_cast<int>(*micro_batch)};
         }
       }
@@ -154,7 +158,7 @@ class CsvReader {
     stages_ = std::max(stages_, action.stage + 1);
     schedule_.micro_batches = std::max(schedule_.micro_batches, action.micro_batch + 1);
     schedule_.ranks.back().push_back(action);
-    ++computing_;
+    if (is_computing(action.kind)) ++computing_;
   }
 
   std::string_view name_;
@@ -175,7 +179,7 @@ std::string to_csv(const Schedule& schedule) {
     std::string row;
     bool open = false;
     for (const Action& action : list) {
-      if (!is_computing(action.kind)) continue;
+      if (!is_written(action.kind)) continue;
       if (open) {
         row += fmt::format(";{})OVERLAP_F_B", to_string(action));
       } else {

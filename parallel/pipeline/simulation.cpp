@@ -1,6 +1,7 @@
 #include "parallel/pipeline/simulation.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
 #include <span>
@@ -19,6 +20,24 @@ constexpr double not_yet = std::numeric_limits<double>::infinity();
 /// What a rank keeps for the backward, and its peaks.
 class Held {
  public:
+  /// Notes a transfer, which begins no earlier than the one before it has ended.
+  void transfer(const TimedAction& timed, double activations) {
+    if (timed.action.kind == ActionKind::offload) {
+      moves_.push_back({timed.begin, 0, activations});
+      moves_.push_back({timed.end, -activations, 0});
+    } else {
+      moves_.push_back({timed.begin, activations, 0});
+      moves_.push_back({timed.end, 0, -activations});
+    }
+  }
+  /// Carries out what transfers have moved before a time, or until it.
+  void move_before(double time) {
+    while (!moves_.empty() && moves_.front().time < time) move();
+  }
+  void move_until(double time) {
+    while (!moves_.empty() && moves_.front().time <= time) move();
+  }
+
   void begin(const Action& action, const StageCosts& costs, bool recomputed) {
     if (action.kind == ActionKind::forward && recomputed) add(0, 0, costs.input);
     if (action.kind == ActionKind::forward && !recomputed) add(costs.activations, 0, 0);
@@ -32,9 +51,23 @@ class Held {
 
   double max_activations = 0;
   double max_weight_inputs = 0;
+  double max_offloaded = 0;
   double most = 0;
 
  private:
+  struct Move {
+    double time;
+    double activations;
+    double offloaded;
+  };
+
+  void move() {
+    add(moves_.front().activations, 0, 0);
+    offloaded_ += moves_.front().offloaded;
+    max_offloaded = std::max(max_offloaded, offloaded_);
+    moves_.pop_front();
+  }
+
   void add(double activations, double weight_inputs, double inputs) {
     activations_ += activations;
     weight_inputs_ += weight_inputs;
@@ -47,6 +80,8 @@ class Held {
   double activations_ = 0;
   double weight_inputs_ = 0;
   double inputs_ = 0;
+  double offloaded_ = 0;
+  std::deque<Move> moves_;  // in order of time
 };
 
 /// Visits a schedule's actions in an order in which they can be executed, and keeps the times.
@@ -112,10 +147,18 @@ class Simulator {
       has_messages_ = has_messages_ || is_message(action.kind);
       has_loss = has_loss || action.kind == ActionKind::loss;
       if (action.kind == ActionKind::recompute) is_recomputed_[cell(action)] = true;
+      if (is_transfer(action.kind)) prepare_transfers();
     }
     if (!has_loss) return;
     loss_ranks_.push_back(rank);
     slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
+  }
+
+  void prepare_transfers() {
+    if (!loaded_.empty()) return;
+    loaded_.resize(input_there_.size());
+    host_link_free_.resize(free_.size());
+    timeline_.host_links.resize(free_.size());
   }
 
   /// Executes the actions [first, end) of a rank's list, which overlap if there are several. All that they need has
@@ -123,12 +166,24 @@ class Simulator {
   void execute(int rank, int first, int end) {
     const std::span<const Action> actions(schedule_.ranks[at(rank)].data() + first, at(end - first));
     if (is_message(actions.front().kind)) return pass_message(rank, actions.front());
+    if (is_transfer(actions.front().kind)) return transfer(rank, actions.front());
     if (costs_.overlap > 0) {
       compute_together(rank, actions);
     } else {
       for (const Action& action : actions) compute_together(rank, {&action, 1});
     }
     for (const Action& action : actions) give(action, free_[at(rank)]);
+  }
+
+  /// Puts an O or L on the rank's link to the host, which carries it when it is free; the rank goes on.
+  void transfer(int rank, const Action& action) {
+    const StageCosts& costs = costs_of(action.stage);
+    const double begin = std::max(free_[at(rank)], host_link_free_[at(rank)]);
+    const double end = begin + costs.offload;
+    host_link_free_[at(rank)] = end;
+    if (action.kind == ActionKind::load) loaded_[cell(action)] = end;
+    timeline_.host_links[at(rank)].push_back({action, begin, end});
+    held_[at(rank)].transfer(timeline_.host_links[at(rank)].back(), costs.activations);
   }
 
   void compute_together(int rank, std::span<const Action> actions) {
@@ -143,17 +198,20 @@ class Simulator {
     }
     const double end = begin + longest + (1 - costs_.overlap) * (sum - longest);
     free_[at(rank)] = end;
+    held_[at(rank)].move_until(begin);
     for (const Action& action : actions) {
       timeline_.ranks[at(rank)].push_back({action, begin, end});
       held_[at(rank)].begin(action, costs_of(action.stage), is_recomputed_[cell(action)]);
     }
+    held_[at(rank)].move_before(end);
     for (const Action& action : actions) held_[at(rank)].end(action, costs_of(action.stage));
   }
 
   /// The time at which all inputs of an action have arrived at its rank.
   double there(const Action& action) {
     if (action.kind == ActionKind::forward) return input_there_[cell(action)];
-    if (is_backward(action.kind)) return gradient_there_[cell(action)];
+    if (is_backward(action.kind) && loaded_.empty()) return gradient_there_[cell(action)];
+    if (is_backward(action.kind)) return std::max(gradient_there_[cell(action)], loaded_[cell(action)]);
     if (action.kind == ActionKind::loss) return loss_begin(action);
     return 0;
   }
@@ -237,10 +295,12 @@ class Simulator {
     double begin = not_yet;
     double end = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
-      const Held& held = held_[at(rank)];
+      Held& held = held_[at(rank)];
+      held.move_until(not_yet);
       simulation.peak_activations.push_back(held.max_activations);
       simulation.peak_weight_inputs.push_back(held.max_weight_inputs);
       simulation.peak_memory.push_back(held.most);
+      simulation.peak_offloaded.push_back(held.max_offloaded);
       const std::vector<TimedAction>& timed = timeline_.ranks[at(rank)];
       if (!timed.empty()) begin = std::min(begin, timed.front().begin);
       end = std::max(end, (costs_.barrier_before_optimizer ? last : free_[at(rank)]) + optimizer_seconds(rank));
@@ -264,6 +324,8 @@ class Simulator {
   std::vector<std::size_t> links_up_;    // per stage: the link to the next stage's rank, in link_free_
   std::vector<std::size_t> links_down_;  // the same to the rank of the stage before
   std::vector<double> link_free_;        // for each ordered pair of ranks between which there are messages
+  std::vector<double> loaded_;           // per stage and micro-batch: the end of its L
+  std::vector<double> host_link_free_;   // per rank
   std::vector<Held> held_;
   Timeline timeline_;
 };
@@ -278,7 +340,7 @@ std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const
     StageCosts& stage = costs.emplace_back(rank);
     for (double StageCosts::*shared :
          {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute,
-          &StageCosts::optimizer, &StageCosts::activations, &StageCosts::weight_inputs})
+          &StageCosts::optimizer, &StageCosts::offload, &StageCosts::activations, &StageCosts::weight_inputs})
       stage.*shared /= stages[r];
   }
   return costs;

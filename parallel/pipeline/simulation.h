@@ -20,9 +20,11 @@ struct StageCosts {
   double backward_weight = 1;
   double recompute = 1;
   double loss = 0;       // H
+  double offload = 0;    // O, and the same for L
   double optimizer = 0;  // once per step
   /// In bytes or any unit: `activations` are kept from F (or R) to B or I, `weight_inputs` from I to W. Between F and R
-  /// only the `input` is kept.
+  /// only the `input` is kept. Activations are in the host's memory from the begin of O to the end of L; they are not
+  /// in the rank's from the end of O to the begin of L.
   double activations = 1;
   double weight_inputs = 1;
   double input = 0;
@@ -54,6 +56,8 @@ struct Simulation {
   std::vector<double> peak_activations;
   std::vector<double> peak_weight_inputs;
   std::vector<double> peak_memory;
+  /// The peak of each rank's activations in the host's memory.
+  std::vector<double> peak_offloaded;
   /// From the first action to the end of the last optimizer.
   double makespan = 0;
 };
@@ -62,6 +66,9 @@ struct Simulation {
 /// `input`, which is what crosses one cut, and `loss`.
 std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const int> rank_of);
 
+/// Each rank has a link of its own to the host's memory, which carries one O or L at a time, in the order of the list;
+/// a B or I waits for its L, and nothing waits for an O.
+///
 /// InputError if the schedule cannot be executed (see `check`). Takes lists with communication, and lists of computing
 /// actions only, whose messages are then sent as soon as they have been computed.
 Simulation simulate(const Schedule& schedule, const SimulationCosts& costs);

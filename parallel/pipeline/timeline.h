@@ -18,6 +18,8 @@ struct TimedAction {
 struct Timeline {
   /// The computing actions of each rank, in order. Messages appear only as gaps.
   std::vector<std::vector<TimedAction>> ranks;
+  /// The O and L of each rank on its link to the host's memory, in order. Empty if no rank has any.
+  std::vector<std::vector<TimedAction>> host_links{};
 
   /// The time from the first begin to the last end of all ranks.
   double makespan() const;

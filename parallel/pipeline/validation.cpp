@@ -104,6 +104,10 @@ class ListChecker {
     if ((kind == ActionKind::backward_input || kind == ActionKind::backward_weight) && whole) {
       return fmt::format("in addition to {}", to_string({ActionKind::backward, stage, micro_batch}));
     }
+    for (const auto& [one, other] :
+         {std::pair(ActionKind::recompute, ActionKind::offload), std::pair(ActionKind::offload, ActionKind::recompute)})
+      if (kind == one && has(other, stage, micro_batch))
+        return fmt::format("in addition to {}", to_string({other, stage, micro_batch}));
     return {};
   }
 
@@ -116,6 +120,8 @@ class ListChecker {
       case ActionKind::backward:
       case ActionKind::backward_input:
         if (!has(ActionKind::forward, stage, micro_batch)) return before({ActionKind::forward, stage, micro_batch});
+        if (has(ActionKind::offload, stage, micro_batch) && !has(ActionKind::load, stage, micro_batch))
+          return before({ActionKind::load, stage, micro_batch});
         if (stage < last()) return not_there(ActionKind::backward, ActionKind::recv_backward, rank, stage + 1, action);
         if (added_.loss_ranks > 0 && !losses_[at(micro_batch)]) return before({ActionKind::loss, stage, micro_batch});
         return {};
@@ -123,9 +129,13 @@ class ListChecker {
         if (has(ActionKind::backward_input, stage, micro_batch)) return {};
         return before({ActionKind::backward_input, stage, micro_batch});
       case ActionKind::recompute:
+      case ActionKind::offload:
         if (has_backward(stage, micro_batch)) return "after its backward";
         if (has(ActionKind::forward, stage, micro_batch)) return {};
         return before({ActionKind::forward, stage, micro_batch});
+      case ActionKind::load:
+        if (has(ActionKind::offload, stage, micro_batch)) return {};
+        return before({ActionKind::offload, stage, micro_batch});
       case ActionKind::loss:
         if (rank != rank_of(last()) || has(ActionKind::forward, stage, micro_batch)) return {};
         return before({ActionKind::forward, stage, micro_batch});

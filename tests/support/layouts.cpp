@@ -119,7 +119,8 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
       (void)trainer.apply_gradients(0);
     }
     const auto& peak = rank.device.meter().peak().bytes;
-    uses[static_cast<std::size_t>(rank.index)] = {{peak.begin(), peak.end()}, rank.bytes.sent_bytes()};
+    uses[static_cast<std::size_t>(rank.index)] = {
+        {peak.begin(), peak.end()}, rank.bytes.sent_bytes(), rank.device.meter().peak_offloaded()};
   });
   return uses;
 }

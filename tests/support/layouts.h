@@ -77,11 +77,12 @@ inline Outcome train(const Experiment& experiment, const ModelPointer& model, co
 void check_against_reference(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                              bool synchronized = false);
 
-/// The peak bytes of each rank in each category, and the bytes that it sent, in one step; on plan, what the tested
-/// backend would hold and send.
+/// The peak bytes of each rank in each category and in the host's memory, and the bytes that it sent, in one step; on
+/// plan, what the tested backend would hold and send.
 struct Use {
   std::vector<std::int64_t> bytes;
   std::int64_t sent = 0;
+  std::int64_t offloaded = 0;
   bool operator==(const Use&) const = default;
 };
 std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, const Layout& layout,

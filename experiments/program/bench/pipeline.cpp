@@ -54,7 +54,7 @@ std::vector<BenchRow> bench_pipeline(const BenchSettings& settings) {
     const auto program = make_program(with_communication(
         with_loss(make_schedule("1f1b", {.ranks = 1, .micro_batches = micro_batches}), LossRanks::last_stage)));
     Tracer tracer(rank.clock, rank.device);
-    PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
+    PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer, rank.clock);
     TinyStage stage(rank.device);
     constexpr int repetitions = 20;
     const double bare = min_seconds([&] { stage.bare_loop(); }, repetitions);

@@ -17,6 +17,7 @@
 #include "experiments/program/schedule/search_report.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "parallel/pipeline/offload.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
@@ -39,6 +40,8 @@ struct ScheduleCommand {
   std::string costs = "1,1,1,0";                  // F,I,W,c
   Recompute recompute = Recompute::never;
   bool critical_path = false;
+  Offload offload = Offload::never;
+  std::optional<double> offload_cost;  // none: 0
   bool csv = false;
   bool json = false;
   std::filesystem::path svg;
@@ -120,10 +123,22 @@ ScheduleReport report_of(const ScheduleCommand& command, std::string name, Sched
   return report;
 }
 
+double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule) {
+  if (!command.offload_cost) return 0;
+  const double cost = *command.offload_cost;
+  if (!(cost == 0 || (cost >= 1e-18 && cost <= 1e18)))
+    fail<InputError>("--offload-cost: expected 0 or a number from 1e-18 to 1e18, got {}", cost);
+  if (!has_transfers(schedule))
+    fail<InputError>("--offload-cost: the schedule offloads nothing (--offload half or all adds O and L)");
+  return cost;
+}
+
 ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
   Schedule schedule = command.file.empty() ? named(command) : from_file(command);
-  schedule = with_recompute(std::move(schedule), command.recompute);
-  SimulationCosts simulated{.stages = shared_by_stages(costs.rank, schedule.rank_of)};
+  schedule = with_offload(with_recompute(std::move(schedule), command.recompute), command.offload);
+  StageCosts rank = costs.rank;
+  rank.offload = offload_cost_of(command, schedule);
+  SimulationCosts simulated{.stages = shared_by_stages(rank, schedule.rank_of)};
   simulated.transfer = [transfer = costs.transfer](int, int) { return transfer; };
   std::string name = command.file.empty() ? command.name : command.file.string();
   return report_of(command, std::move(name), std::move(schedule), simulated);
@@ -172,6 +187,8 @@ SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
   if (command.memory && !(*command.memory > 0))
     fail<InputError>("--memory: expected a number > 0, got {}", *command.memory);
   if (command.recompute != Recompute::never) fail<InputError>("schedule: --search does not take --recompute");
+  if (command.offload != Offload::never || command.offload_cost)
+    fail<InputError>("schedule: --search does not take --offload and --offload-cost");
   return space;
 }
 
@@ -235,7 +252,7 @@ void write_playground(const ScheduleCommand& command, const Console& console) {
   if (!command.name.empty() || !command.file.empty() || command.search || command.stages || command.micro_batches ||
       command.chunks || command.memory || command.max_micro_batches || command.csv || command.json ||
       command.critical_path || !command.svg.empty() || command.recompute != Recompute::never ||
-      command.costs != default_costs)
+      command.costs != default_costs || command.offload != Offload::never || command.offload_cost)
     fail<InputError>("schedule: expected --html FILE without other options: everything is chosen on the page");
   write_file_atomically(command.html, playground_html());
   console.out << command.html.string() << "\n";
@@ -293,7 +310,18 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   app.add_flag("--critical-path", command->critical_path,
                "mark the chain of actions and messages that determines the makespan, and print what each cost would "
                "have to be to shorten it");
-  app.add_flag("--csv", command->csv, "print the schedule in PyTorch's format (without recomputation)");
+  app.add_option_function<std::string>(
+         "--offload",
+         [command](const std::string& mode) { command->offload = mode == "all" ? Offload::all : Offload::half; },
+         "move activations to the host's memory after the forward (O) and back before the backward (L): of all "
+         "micro-batches, or of the half of a rank's stages that wait longest")
+      ->check(CLI::IsMember({"half", "all"}));
+  app.add_option("--offload-cost", command->offload_cost,
+                 "the time to move one micro-batch's activations of a rank one way, divided among its stages (default: "
+                 "0); offloading all of them is free up to half of F + I + W");
+  app.add_flag("--csv", command->csv,
+               "print the schedule in PyTorch's format (without recomputation; with --offload, it has cells that "
+               "PyTorch does not read)");
   app.add_option("--svg", command->svg, "also draw the schedule into this file")->type_name("FILE");
   app.add_option("--html", command->html,
                  "instead: write a page on which all named schedules can be tried, with any costs; it needs no network")

@@ -11,13 +11,15 @@ namespace heddle {
 namespace {
 
 // Colours for the web that readers with colour-blindness tell apart, as in the timeline of a results folder.
-constexpr std::array<ActionLook, 6> looks{{
+constexpr std::array<ActionLook, 8> looks{{
     {ActionKind::forward, "forward", {75, 33}, {"#6fb1f2", "#2f7fd0"}},
     {ActionKind::backward, "backward", {114, 34}, {"#f0b45a", "#c9821b"}},
     {ActionKind::backward_input, "input part of backward", {80, 37}, {"#f4de8f", "#d3b13a"}},
     {ActionKind::backward_weight, "weight part of backward", {186, 142}, {"#7cc4a1", "#3c9468"}},
     {ActionKind::recompute, "recomputed forward", {216, 173}, {"#bcdcf8", "#8db9e0"}},
     {ActionKind::loss, "head and loss", {176, 133}, {"#dda3c4", "#b9669a"}},
+    {ActionKind::offload, "offload to the host", {250, 245}, {"#c9c9c9", "#9a9a9a"}},
+    {ActionKind::load, "load from the host", {145, 103}, {"#b9b3d6", "#8a80b8"}},
 }};
 
 /// The greatest common divisor of two times, where less than `least` counts as rounding.
@@ -38,13 +40,19 @@ const ActionLook& look_of(ActionKind kind) {
 
 std::vector<ActionLook> looks_in(const Timeline& timeline) {
   std::array<bool, enumerator_count<ActionKind>()> present{};
-  for (const auto& actions : timeline.ranks)
-    for (const TimedAction& timed : actions)
-      if (timed.end > timed.begin) present.at(static_cast<std::size_t>(timed.action.kind)) = true;
+  for_each_timed(timeline, [&](const TimedAction& timed) {
+    if (timed.end > timed.begin) present.at(static_cast<std::size_t>(timed.action.kind)) = true;
+  });
   std::vector<ActionLook> found;
   for (const ActionLook& look : looks)
     if (present.at(static_cast<std::size_t>(look.kind))) found.push_back(look);
   return found;
+}
+
+bool draws_host_links(const Timeline& timeline) {
+  return std::any_of(timeline.host_links.begin(), timeline.host_links.end(), [](const auto& row) {
+    return std::any_of(row.begin(), row.end(), [](const TimedAction& timed) { return timed.end > timed.begin; });
+  });
 }
 
 std::vector<int> chunks_of_stages(std::span<const int> rank_of) {
@@ -68,13 +76,15 @@ std::optional<double> unit_of_time(const Timeline& timeline) {
   const double least = 1e-5 * whole;
   const double rounding = 1e-9 * whole;
   double unit = 0;
-  for (const auto& actions : timeline.ranks)
-    for (const TimedAction& timed : actions)
-      for (const double time : {timed.begin, timed.end}) {
-        unit = common_divisor(std::max(time, unit), std::min(time, unit), rounding);
-        if (unit > 0 && unit < least) return std::nullopt;
-      }
-  return unit > 0 ? std::optional(unit) : std::nullopt;
+  bool is_too_short = false;
+  for_each_timed(timeline, [&](const TimedAction& timed) {
+    for (const double time : {timed.begin, timed.end}) {
+      if (is_too_short) return;
+      unit = common_divisor(std::max(time, unit), std::min(time, unit), rounding);
+      is_too_short = unit > 0 && unit < least;
+    }
+  });
+  return unit > 0 && !is_too_short ? std::optional(unit) : std::nullopt;
 }
 
 std::vector<std::vector<bool>> marks_of(const Timeline& timeline, const CriticalPath& path) {

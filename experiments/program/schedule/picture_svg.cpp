@@ -28,6 +28,7 @@ class Drawing {
         chunks_(chunks_of_stages(rank_of)),
         title_(title),
         rows_(std::min(max_drawn, timeline.ranks.size())),
+        has_links_(draws_host_links(timeline)),
         end_(last_drawn()),
         pixels_(pixels_per_time()),
         critical_(critical) {
@@ -36,7 +37,7 @@ class Drawing {
 
   std::string draw() const {
     const double width = left_margin + end_ * pixels_ + 20;
-    const double height = top + row_height * static_cast<double>(rows_) + 40 + (is_cut() ? 20 : 0);
+    const double height = y(rows_) + 40 + (is_cut() ? 20 : 0);
     std::string svg = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
         "{1:.0f}\" "
@@ -44,7 +45,7 @@ class Drawing {
         "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
         std::max(width, 720.0), height, html_text(title_));
     svg += text_at(left_margin, 20, title_, " font-size=\"15\" font-weight=\"bold\"") + legend();
-    for (std::size_t rank = 0; rank < rows_; ++rank) svg += row(rank);
+    for (std::size_t rank = 0; rank < rows_; ++rank) svg += rows_of(rank);
     return svg + messages() + axis() + note() + "</svg>\n";
   }
 
@@ -73,20 +74,27 @@ class Drawing {
   }
 
   double x(double time) const { return left_margin + time * pixels_; }
-  static double y(std::size_t rank) { return top + row_height * static_cast<double>(rank); }
+  double y(std::size_t rank) const { return top + row_height * static_cast<double>(has_links_ ? 2 * rank : rank); }
 
-  std::string row(std::size_t rank) const {
-    std::string svg = text_at(8, y(rank) + 16, fmt::format("rank {}", rank));
+  std::string rows_of(std::size_t rank) const {
+    const std::vector<bool>* const marks = marks_.empty() ? nullptr : &marks_[rank];
+    const std::string svg = row(fmt::format("rank {}", rank), y(rank), timeline_.ranks[rank], marks);
+    return has_links_ ? svg + row("link", y(rank) + row_height, timeline_.host_links[rank], nullptr) : svg;
+  }
+
+  /// `marks`: which of the actions are on the critical path; null: none.
+  std::string row(std::string_view label, double y, const std::vector<TimedAction>& actions,
+                  const std::vector<bool>* marks) const {
+    std::string svg = text_at(8, y + 16, label);
     svg += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"#f0f0f0\"/>\n", left_margin,
-                       y(rank) + 1, end_ * pixels_, row_height - 2);
-    const std::vector<TimedAction>& actions = timeline_.ranks[rank];
+                       y + 1, end_ * pixels_, row_height - 2);
     for (std::size_t first = 0; first < actions.size();) {
       std::size_t last = first + 1;
       while (last < actions.size() && actions[last].begin < actions[first].end) ++last;
       const double height = static_cast<double>(row_height - 2) / static_cast<double>(last - first);
       for (std::size_t i = first; i < last; ++i)
-        svg += cell(actions[i], !marks_.empty() && marks_[rank][i],
-                    y(rank) + 1 + height * static_cast<double>(i - first), height);
+        svg +=
+            cell(actions[i], marks != nullptr && (*marks)[i], y + 1 + height * static_cast<double>(i - first), height);
       first = last;
     }
     return svg;
@@ -119,7 +127,7 @@ class Drawing {
     const auto timed = [&](const CriticalStep& step) {
       return timeline_.ranks[static_cast<std::size_t>(step.rank)][static_cast<std::size_t>(step.index)];
     };
-    const auto middle = [](const CriticalStep& step) {
+    const auto middle = [&](const CriticalStep& step) {
       return y(static_cast<std::size_t>(step.rank)) + row_height / 2;
     };
     const auto is_drawn = [&](const CriticalStep& step) {
@@ -179,6 +187,7 @@ class Drawing {
   std::vector<int> chunks_;
   std::string_view title_;
   std::size_t rows_;
+  bool has_links_;
   double end_;
   double pixels_;
   const CriticalPath* critical_;          // null: none is drawn

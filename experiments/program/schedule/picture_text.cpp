@@ -49,13 +49,21 @@ class Painter {
         text += fmt::format("{:{}}({} ranks are not drawn)\n", "", gutter_, left_out);
         rank += left_out;
       }
-      text += trimmed(fmt::format("{:>{}}  {}", rank, gutter_ - 2, row(static_cast<std::size_t>(rank))));
-      if (!scale_.names_actions() && !marks_.empty()) text += row_of_marks(static_cast<std::size_t>(rank));
+      const auto line = [&](const auto& label, const std::vector<TimedAction>& actions, const Marks* marks) {
+        text += trimmed(fmt::format("{:>{}}  {}", label, gutter_ - 2, row(actions, marks)));
+      };
+      const auto r = static_cast<std::size_t>(rank);
+      line(rank, timeline_.ranks[r], marks_.empty() ? nullptr : &marks_[r]);
+      if (!scale_.names_actions() && !marks_.empty()) text += row_of_marks(r);
+      if (draws_host_links(timeline_)) line("link", timeline_.host_links[r], nullptr);
     }
     return text + axis() + legend();
   }
 
  private:
+  /// Which of a rank's actions are on the critical path.
+  using Marks = std::vector<bool>;
+
   std::string name(const Action& action) const {
     if (style_.colour) return std::to_string(action.micro_batch);
     if (has_chunks_) return to_string(action);
@@ -86,20 +94,19 @@ class Painter {
 
   double end() const {
     double end = 0;
-    for (const auto& actions : timeline_.ranks)
-      for (const TimedAction& timed : actions) end = std::max(end, timed.end);
+    for_each_timed(timeline_, [&](const TimedAction& timed) { end = std::max(end, timed.end); });
     return end;
   }
 
   int max_name_size() const {
     std::size_t longest = 1;
-    for (const auto& actions : timeline_.ranks)
-      for (const TimedAction& timed : actions) longest = std::max(longest, name(timed.action).size());
+    for_each_timed(timeline_,
+                   [&](const TimedAction& timed) { longest = std::max(longest, name(timed.action).size()); });
     return static_cast<int>(longest);
   }
 
-  std::string row(std::size_t rank) const {
-    return scale_.names_actions() ? named_row(rank) : dense_row(timeline_.ranks[rank]);
+  std::string row(const std::vector<TimedAction>& actions, const Marks* marks) const {
+    return scale_.names_actions() ? named_row(actions, marks) : dense_row(actions);
   }
 
   std::string idle(int columns) const {
@@ -109,8 +116,7 @@ class Painter {
   }
 
   /// `F0 F1 .  B0--- `
-  std::string named_row(std::size_t rank) const {
-    const std::vector<TimedAction>& actions = timeline_.ranks[rank];
+  std::string named_row(const std::vector<TimedAction>& actions, const Marks* marks) const {
     std::string text;
     int reached = 0;
     for (std::size_t first = 0; first < actions.size();) {
@@ -120,7 +126,7 @@ class Painter {
       std::size_t last = first + 1;
       while (last < actions.size() && actions[last].begin < timed.end) ++last;
       if (end > begin) {
-        const char after = !marks_.empty() && marks_[rank][first] ? '*' : ' ';
+        const char after = marks != nullptr && (*marks)[first] ? '*' : ' ';
         text += idle(begin - reached) + block(std::span(actions).subspan(first, last - first), end - begin, after);
         reached = end;
       }

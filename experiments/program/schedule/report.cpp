@@ -64,6 +64,9 @@ std::string schedule_figures(const ScheduleReport& report) {
          figure("idle", percent(simulation.timeline.idle_fraction()), "share of all ranks' time within the makespan") +
          fmt::format("{:<20}{}\n", "peak activations", by_rank(simulation.peak_activations)) +
          fmt::format("{:<20}{}\n", "peak weight inputs", by_rank(simulation.peak_weight_inputs)) +
+         (has_transfers(report.schedule)
+              ? fmt::format("{:<20}{}\n", "peak offloaded", by_rank(simulation.peak_offloaded))
+              : "") +
          "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n" +
          (report.critical ? "\n" + critical_path_table(*report.critical) : "");
 }
@@ -79,7 +82,8 @@ std::string schedule_json(const ScheduleReport& report) {
                    {"span_bubble", simulation.timeline.span_bubble()},
                    {"idle_fraction", simulation.timeline.idle_fraction()},
                    {"peak_activations", simulation.peak_activations},
-                   {"peak_weight_inputs", simulation.peak_weight_inputs}};
+                   {"peak_weight_inputs", simulation.peak_weight_inputs},
+                   {"peak_offloaded", simulation.peak_offloaded}};
   if (report.critical) json["critical_path"] = critical_path_json(*report.critical, simulation.timeline);
   return json.dump(2) + "\n";
 }

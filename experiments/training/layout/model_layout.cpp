@@ -5,6 +5,7 @@
 
 #include "experiments/training/layout/planned_head.h"
 #include "layers/stages/stage_cut.h"
+#include "parallel/pipeline/dependencies.h"
 
 namespace heddle {
 
@@ -16,7 +17,7 @@ std::int64_t optimizer_states(const OptimizerConfig& config) {
 }
 
 /// For each stage, the most micro-batches that are at one time between the forward (or the recomputation) that keeps
-/// their values and the backward that lets them go.
+/// their values and the backward that lets them go, and are not offloaded.
 std::vector<double> max_in_flight(const Schedule& schedule) {
   std::set<std::pair<int, int>> recomputed;  // stages and micro-batches
   for (const std::vector<Action>& rank : schedule.ranks)
@@ -29,8 +30,9 @@ std::vector<double> max_in_flight(const Schedule& schedule) {
       const auto stage = static_cast<std::size_t>(action.stage);
       const bool is_kept =
           action.kind == ActionKind::forward && recomputed.count({action.stage, action.micro_batch}) == 0;
-      if (is_kept || action.kind == ActionKind::recompute) most[stage] = std::max(most[stage], ++now[stage]);
-      if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input) --now[stage];
+      if (is_kept || action.kind == ActionKind::recompute || action.kind == ActionKind::load)
+        most[stage] = std::max(most[stage], ++now[stage]);
+      if (is_backward(action.kind) || action.kind == ActionKind::offload) --now[stage];
     }
   return most;
 }

@@ -6,6 +6,7 @@
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
+#include "parallel/pipeline/validation.h"
 
 namespace heddle {
 
@@ -62,8 +63,10 @@ Schedule schedule_of(const Experiment& experiment) {
   Schedule schedule = computing_of(experiment);
   if (is_forward_only(schedule)) return with_communication(std::move(schedule), experiment.pipeline.receives);
   const LossRanks loss = experiment.head.is_everywhere() ? LossRanks::all : LossRanks::last_stage;
-  return with_communication(with_loss(with_recompute(std::move(schedule), experiment.pipeline.recompute), loss),
-                            experiment.pipeline.receives);
+  schedule = with_recompute(std::move(schedule), experiment.pipeline.recompute);
+  if (has_transfers(schedule)) check(schedule, experiment.pipeline.file);  // what is recomputed cannot be offloaded
+  schedule = with_offload(std::move(schedule), experiment.pipeline.offload);
+  return with_communication(with_loss(std::move(schedule), loss), experiment.pipeline.receives);
 }
 
 std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, const std::shared_ptr<const ModelSpec>& model,

@@ -37,9 +37,9 @@ struct RunPlan {
 
 /// The numbers of ranks, micro-batches and chunks that the experiment's schedule is made for.
 ScheduleShape shape_of(const Experiment& experiment);
-/// The experiment's schedule with its recomputation, its loss and its messages. A forward-only schedule from a file,
-/// which needs train.forward_only, has messages alone. InputError where the schedule does not take the mesh or the
-/// micro-batches; for a file it names the wrong cell.
+/// The experiment's schedule with its recomputation, its O and L, its loss and its messages. A forward-only schedule
+/// from a file, which needs train.forward_only, has messages alone. InputError where the schedule does not take the
+/// mesh or the micro-batches, or cannot offload; for a file it names the wrong cell.
 Schedule schedule_of(const Experiment& experiment);
 /// The model with those layers marked that are recomputed one by one. InputError where a pattern matches no layer, and
 /// where all layers are recomputed by segments.

@@ -1,6 +1,7 @@
 #include "experiments/training/prediction/prediction.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/planned_head.h"
@@ -76,10 +77,31 @@ class Prediction {
       for (double StageCosts::*cost :
            {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute})
         costs.*cost = share * (first * profile_.first[stage].*cost + (1 - first) * costs.*cost);
+      price_offload(static_cast<int>(stage), share, costs);
       costs.loss =
           profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + head_message_seconds(true) / micro_batches();
     }
     return stages;
+  }
+
+  /// A virtual clock has links to the host; on a wall clock a rank moves its activations itself, between its actions.
+  void price_offload(int stage, double share, StageCosts& costs) const {
+    const double bytes = share * static_cast<double>(profile_.offloaded_bytes[static_cast<std::size_t>(stage)]);
+    const double measured = share * costs.offload;
+    costs.offload = 0;
+    if (bytes == 0) return;
+    if (experiment_.is_virtual_time()) {
+      costs.offload = host_transfer_seconds(experiment_.links, std::llround(bytes));
+      return;
+    }
+    const std::vector<Action>& list =
+        schedule_.ranks[static_cast<std::size_t>(plan_.rank_of()[static_cast<std::size_t>(stage)])];
+    const auto moved = std::count_if(list.begin(), list.end(), [stage](const Action& action) {
+      return action.kind == ActionKind::offload && action.stage == stage;
+    });
+    const double of_micro_batch = measured * static_cast<double>(moved) / micro_batches();
+    costs.forward += of_micro_batch;
+    costs.backward_input += of_micro_batch;
   }
 
   /// The seconds of the head's messages in a step: of those that come with the loss, or of those with the weights.

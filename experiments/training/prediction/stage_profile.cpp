@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/ranks/world_options.h"
@@ -63,9 +64,15 @@ Schedule one_by_one(int stages, int micro_batches) {
 
 /// What all ranks of a schedule compute, on one rank, in the order in which they would begin if all took equally long:
 /// as many micro-batches are held as they hold together, and a stage's values are as cold when it comes to its turn.
+/// What is offloaded comes back at once, which measures its bytes.
 Schedule on_one_rank(Schedule schedule) {
-  for (std::vector<Action>& list : schedule.ranks)
-    std::erase_if(list, [](const Action& a) { return is_message(a.kind) || a.kind == ActionKind::loss; });
+  std::set<std::pair<int, int>> offloaded;  // stages and micro-batches
+  for (std::vector<Action>& list : schedule.ranks) {
+    for (const Action& action : list)
+      if (action.kind == ActionKind::offload) offloaded.emplace(action.stage, action.micro_batch);
+    std::erase_if(
+        list, [](const Action& a) { return is_message(a.kind) || is_transfer(a.kind) || a.kind == ActionKind::loss; });
+  }
   std::vector<TimedAction> all;
   for (const std::vector<TimedAction>& rank : simulate(schedule, {}).timeline.ranks)
     all.insert(all.end(), rank.begin(), rank.end());
@@ -75,6 +82,10 @@ Schedule on_one_rank(Schedule schedule) {
   for (TimedAction& timed : all) {
     timed.action.overlaps_next = false;
     one.ranks[0].push_back(timed.action);
+    const auto [kind, stage, micro_batch, overlaps] = timed.action;
+    if (kind != ActionKind::forward || !offloaded.contains({stage, micro_batch})) continue;
+    one.ranks[0].push_back({ActionKind::offload, stage, micro_batch});
+    one.ranks[0].push_back({ActionKind::load, stage, micro_batch});
   }
   return one;
 }
@@ -97,8 +108,10 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared
 class Samples {
  public:
   explicit Samples(const std::vector<Span>& spans) {
-    for (const Span& span : spans)
-      if (!span.is_communication) seconds_[span.name].push_back(span.seconds);
+    for (const Span& span : spans) {
+      seconds_[span.name].push_back(span.seconds);
+      bytes_[span.name] = span.bytes;
+    }
   }
 
   /// The sum over the spans of one step: each head has its own.
@@ -109,6 +122,14 @@ class Samples {
   double mean_of(const std::string& name) const {
     const auto found = seconds_.find(name);
     return found == seconds_.end() ? 0 : mean(found->second);
+  }
+  /// The bytes of the largest O of a stage.
+  std::int64_t offloaded_bytes(int stage, std::int64_t micro_batches) const {
+    std::int64_t most = 0;
+    for (int i = 0; i < micro_batches; ++i)
+      if (const auto found = bytes_.find(to_string(Action{ActionKind::offload, stage, i})); found != bytes_.end())
+        most = std::max(most, found->second);
+    return most;
   }
   /// The mean over some micro-batches.
   double mean_of(ActionKind kind, int stage, const IndexRange& micro_batches) const {
@@ -121,6 +142,7 @@ class Samples {
 
  private:
   std::map<std::string, std::vector<double>> seconds_;
+  std::map<std::string, std::int64_t> bytes_;
 };
 
 std::vector<StageCosts> costs_of(const Samples& samples, int stages, const IndexRange& micro_batches) {
@@ -132,6 +154,7 @@ std::vector<StageCosts> costs_of(const Samples& samples, int stages, const Index
     costs.backward_input = seconds(ActionKind::backward_input) + seconds(ActionKind::backward);
     costs.backward_weight = seconds(ActionKind::backward_weight);
     costs.recompute = seconds(ActionKind::recompute);
+    costs.offload = seconds(ActionKind::offload);
     all.push_back(costs);
   }
   all.front().forward += samples.mean_of(span_names::load);
@@ -142,6 +165,8 @@ StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_b
   StageProfile profile;
   profile.first = costs_of(samples, stages, {0, 1});
   profile.later = micro_batches == 1 ? profile.first : costs_of(samples, stages, {1, micro_batches - 1});
+  for (int stage = 0; stage < stages; ++stage)
+    profile.offloaded_bytes.push_back(samples.offloaded_bytes(stage, micro_batches));
   profile.loss = samples.mean_of(ActionKind::loss, stages - 1, {0, micro_batches});
   profile.head_weight = samples.sum_of(span_names::head_weight) / static_cast<double>(micro_batches);
   profile.head_norm = samples.sum_of(span_names::head_norm) / static_cast<double>(micro_batches);

@@ -18,6 +18,8 @@ struct StageProfile {
   /// and of each later one. Stage 0's forward reads the images too. Optimizer and loss are 0 here.
   std::vector<StageCosts> first;
   std::vector<StageCosts> later;
+  /// The bytes that O moves of one micro-batch of each stage; 0 where none is offloaded.
+  std::vector<std::int64_t> offloaded_bytes;
   /// The loss of one micro-batch over all classes.
   double loss = 0;
   /// One micro-batch's part of the classes' gradient, which is computed once in a step.

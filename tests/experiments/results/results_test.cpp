@@ -95,6 +95,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].ranks[].peak_bytes.activations",
                                                      "variants[].ranks[].peak_bytes.workspace",
                                                      "variants[].ranks[].peak_bytes.communication",
+                                                     "variants[].ranks[].peak_offloaded_bytes",
                                                      "variants[].ranks[].reserved_bytes",
                                                      "variants[].ranks[].sent_bytes",
                                                      "variants[].ranks[].received_bytes",

@@ -48,6 +48,23 @@ TEST_CASE("on plan a step takes as long as its schedule predicts, by all kinds o
       }
 }
 
+TEST_CASE("on plan a step takes as long as predicted where activations are offloaded, over fast and slow links") {
+  StageProfiles profiles;
+  for (const char* schedule : {"gpipe", "1f1b", "zb_h1"})
+    for (const Offload offload : {Offload::half, Offload::all})
+      for (const double bandwidth : {1e9, 2e10}) {
+        CAPTURE(schedule);
+        CAPTURE(name_of(offload));
+        CAPTURE(bandwidth);
+        Experiment experiment = planned_pipeline();
+        experiment.pipeline.schedule = schedule;
+        experiment.pipeline.offload = offload;
+        experiment.links.host.bandwidth = bandwidth;
+        experiment.head.over = last_stage;
+        CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+      }
+}
+
 TEST_CASE("without pipeline.predict no stage is measured, and the step time is not predicted") {
   StageProfiles profiles;
   Experiment experiment = planned_pipeline();
@@ -194,6 +211,8 @@ TEST_CASE("ranks keep for backward what the formulas say, and only inputs where 
   CHECK(kept("zb_h1").values == std::vector<double>{4, 3, 2, 1});
   CHECK(kept("gpipe", Recompute::always).values == std::vector<double>(4, 1));
   CHECK(kept("gpipe", Recompute::always).inputs == std::vector<double>(4, 8));
+  CHECK(kept_micro_batches(with_offload(make_schedule("gpipe", shape), Offload::all)).values ==
+        std::vector<double>(4, 2));
 }
 
 }  // namespace

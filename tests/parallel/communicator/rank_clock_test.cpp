@@ -55,6 +55,30 @@ TEST_CASE("A message arrives latency and bytes after its send, and its sender co
   });
 }
 
+TEST_CASE("Transfers to and from the host follow one another on the rank's own link while the rank computes") {
+  Timeline line(2);
+  WorldOptions options = line.options();
+  options.clock.links.host = {.latency = latency, .bandwidth = 1 / seconds_per_byte};
+  takes({5, 6}, options, [&](Rank& rank) {
+    const double begin = rank.clock.now();
+    bool has_moved = false;
+    const auto move = [&] {
+      has_moved = true;
+      line.compute(rank, 100);  // moving is the link's, not the rank's
+    };
+    const RankClock::Interval out = rank.clock.transfer(6, move);
+    CHECK(has_moved);
+    const RankClock::Interval back = rank.clock.transfer(14, move);
+    CHECK(out.begin == begin);
+    CHECK(out.end == begin + 1);
+    CHECK(back.begin == out.end);
+    CHECK(back.end == begin + 3);
+    line.compute(rank, 5);
+    CHECK(rank.clock.transfer(6, move).begin == begin + 5);
+    if (rank.index == 1) rank.clock.wait_until(begin + 6);
+  });
+}
+
 TEST_CASE("A message that is there costs its receiver no time") {
   Timeline line(2);
   takes({2, 10}, line.options(), [&](Rank& rank) {

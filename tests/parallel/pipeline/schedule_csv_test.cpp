@@ -37,6 +37,19 @@ TEST_CASE("schedule csv: an overlapped pair is one cell") {
   CHECK(to_csv(schedule) == text);
 }
 
+TEST_CASE("schedule csv: O and L are cells of their own") {
+  const std::string text = "0F0,0O0,0F1,0L0,0F2,0B0,0B1,0B2\n";
+  const Schedule schedule = from_csv(text, "f");
+  CHECK(schedule.ranks[0][1] == Action{ActionKind::offload, 0, 0});
+  CHECK(schedule.ranks[0][3] == Action{ActionKind::load, 0, 0});
+  CHECK(to_csv(schedule) == text);
+  CHECK_THROWS_WITH_AS(from_csv("0F0,0L0,0B0\n", "f.csv"),
+                       "f.csv: rank 0, cell 2: 0L0: before its input 0O0\nrank 0    0F0     >0L0<     0B0\n",
+                       InputError);
+  CHECK_THROWS_WITH_AS(from_csv("0F0,0O0\n", "f.csv"),
+                       "f.csv: rank 0, cell 3: 0B0: is missing\nrank 0    0F0      0O0     ><\n", InputError);
+}
+
 TEST_CASE("schedule csv: a stage's rank is the row that contains it") {
   const Schedule schedule = from_csv("0F0,3F0,3I0,3W0,0I0,0W0\n1F0,2F0,2B0,1B0\n", "f");
   CHECK(schedule.rank_of == folded_stages(2));

@@ -12,6 +12,7 @@
 
 #include "framework/error.h"
 #include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/offload.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
@@ -146,6 +147,14 @@ void check_passes(const Schedule& schedule) {
       }
     }
   }
+  for (const Offload offload : {Offload::half, Offload::all}) {
+    const Schedule offloaded = with_offload(schedule, offload);
+    REQUIRE(fault_of(offloaded) == "");
+    REQUIRE(from_csv(to_csv(offloaded), "written") == offloaded);
+    for (const LossRanks loss : {LossRanks::last_stage, LossRanks::all})
+      for (const Receives receives : {Receives::at_use, Receives::early})
+        REQUIRE(fault_of(with_communication(with_loss(offloaded, loss), receives)) == "");
+  }
 }
 
 }  // namespace
@@ -204,6 +213,35 @@ TEST_CASE("validate: recomputation lies between forward and backward, the loss b
   CHECK(fault_of(without_cell(schedule, 0, 2)) == "0/5: 1H0: is missing");
   CHECK(fault_of(with_cell(schedule, 0, 2, {loss, 0, 0})) == "0/2: 0H0: the loss follows the last stage, 1");
   CHECK(fault_of(with_cell(schedule, 0, 4, {loss, 1, 0})) == "0/4: 1H0: appears twice");
+}
+
+TEST_CASE("validate: O follows F, L follows O, and the backward follows L") {
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {offload, 0, 0}, {load, 0, 0}, {backward, 0, 0}})) == "");
+  CHECK(fault_of(in_parts({{offload, 0, 0}, {forward, 0, 0}, {load, 0, 0}, {backward, 0, 0}})) ==
+        "0/0: 0O0: before its input 0F0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {load, 0, 0}, {backward, 0, 0}})) == "0/1: 0L0: before its input 0O0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {offload, 0, 0}, {backward, 0, 0}, {load, 0, 0}})) ==
+        "0/2: 0B0: before its input 0L0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {offload, 0, 0}, {backward_input, 0, 0}, {backward_weight, 0, 0}})) ==
+        "0/2: 0I0: before its input 0L0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {backward, 0, 0}, {offload, 0, 0}})) == "0/2: 0O0: after its backward");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {offload, 0, 0}, {load, 0, 0}, {load, 0, 0}, {backward, 0, 0}})) ==
+        "0/3: 0L0: appears twice");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {offload, 0, 0}, {load, 0, 0}})) == "0/3: 0B0: is missing");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {offload, 0, 0}, {recompute, 0, 0}, {load, 0, 0}, {backward, 0, 0}})) ==
+        "0/2: 0R0: in addition to 0O0");
+  CHECK(fault_of(in_parts({{forward, 0, 0}, {recompute, 0, 0}, {offload, 0, 0}, {load, 0, 0}, {backward, 0, 0}})) ==
+        "0/2: 0O0: in addition to 0R0");
+}
+
+TEST_CASE("walk: a backward waits for the L of what was offloaded, and an L for its O") {
+  const auto waits_for = [](std::initializer_list<Action> list) {
+    const Walk walked = walk(in_parts(list));
+    return std::to_string(walked.reached[0]) + ": " + to_string(walked.waits_for[0]);
+  };
+  CHECK(waits_for({{forward, 0, 0}, {offload, 0, 0}, {backward, 0, 0}}) == "2: 0L0");
+  CHECK(waits_for({{forward, 0, 0}, {load, 0, 0}, {backward, 0, 0}}) == "1: 0O0");
+  CHECK(waits_for({{offload, 0, 0}, {forward, 0, 0}}) == "0: 0F0");
 }
 
 TEST_CASE("validate: an overlapped pair is one forward and one backward that need nothing of each other") {

@@ -71,7 +71,8 @@ TEST_CASE("a stage that fails in the middle of a batch ends all ranks with an er
                                  [&](Rank& rank) {
                                    Tracer tracer(rank.clock, rank.device);
                                    Dying stages(rank.device, 4);
-                                   PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
+                                   PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer,
+                                                         rank.clock);
                                    (void)engine.run(stages);
                                  }),
                        "rank 2 failed: stage 2 failed on purpose", RankFailed);
@@ -96,7 +97,7 @@ TEST_CASE("a slow receiver does not delay the sender's next micro-batch") {
   run_ranks(test::ranks(Mesh(1, 2, 1)), [&](Rank& rank) {
     Tracer tracer(rank.clock, rank.device);
     Watched stages(rank.device, second_was_made);
-    PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
+    PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer, rank.clock);
     (void)engine.run(stages);
   });
   CHECK(second_was_made.load());
@@ -111,7 +112,7 @@ TEST_CASE("the messages in flight and the values kept for backward are bounded a
       Tracer tracer(rank.clock, rank.device);
       Chain stages(rank.device, 4);
       rank.device.meter().reset_peak();
-      PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
+      PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer, rank.clock);
       (void)engine.run(stages);
       const std::lock_guard lock(mutex);
       peaks[rank.index] = rank.device.meter().peak().total() / bytes;
@@ -132,7 +133,7 @@ TEST_CASE("a forward pass gives the outputs in order and keeps nothing") {
   run_ranks(test::ranks(Mesh(1, 2, 1)), [&](Rank& rank) {
     Tracer tracer(rank.clock, rank.device);
     Chain stages(rank.device, 4);
-    PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer);
+    PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer, rank.clock);
     const std::vector<Tensor> outputs = engine.run(stages);
     CHECK(outputs.size() == (rank.index == 1 ? 5 : 0));
     for (std::size_t i = 0; i < outputs.size(); ++i)

@@ -36,10 +36,12 @@ ScheduleShape random_shape(RandomStream& draws, const ScheduleType& type, int ma
   }
 }
 
-/// Recomputation of any kind; sometimes of all layers.
+/// Recomputation of any kind, sometimes of all layers; or what is kept is offloaded.
 void draw_recomputation(RandomStream& draws, PipelineConfig& pipeline) {
   pipeline.recompute = static_cast<Recompute>(draws.below(4));
   if (pipeline.recompute == Recompute::never && draws.below(2) == 0) pipeline.recompute_layers = {"*"};
+  if (pipeline.recompute == Recompute::never || pipeline.recompute == Recompute::sqrt)
+    pipeline.offload = static_cast<Offload>(draws.below(3));
 }
 
 void check_random_case(std::uint64_t seed) {
@@ -74,6 +76,7 @@ void check_random_case(std::uint64_t seed) {
   CAPTURE(shape.chunks);
   CAPTURE(name_of(layout.pipeline.recompute));
   CAPTURE(layout.pipeline.recompute_layers.size());
+  CAPTURE(name_of(layout.pipeline.offload));
   CAPTURE(static_cast<int>(experiment.train.shard));
   CAPTURE(batch);
   test::check_same_bits(experiment, model, layout, flat);
@@ -191,6 +194,7 @@ TEST_CASE("plan counts what the ranks of pipelines hold and send, to the byte" *
     CAPTURE(to_string(layout.mesh));
     CAPTURE(name_of(layout.pipeline.recompute));
     CAPTURE(layout.pipeline.recompute_layers.size());
+    CAPTURE(name_of(layout.pipeline.offload));
     CAPTURE(static_cast<int>(experiment.train.shard));
     CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout));
   }

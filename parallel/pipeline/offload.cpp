@@ -1,0 +1,109 @@
+#include "parallel/pipeline/offload.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "framework/error.h"
+#include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/simulation.h"
+
+namespace heddle {
+
+namespace {
+
+void check_can_offload(const Schedule& schedule) {
+  if (is_forward_only(schedule))
+    fail<InputError>("offload: expected a schedule with backward: one of forward passes keeps no activations");
+  if (has_transfers(schedule)) fail<InputError>("offload: expected a schedule without O and L of its own");
+  for (const std::vector<Action>& list : schedule.ranks)
+    if (std::any_of(list.begin(), list.end(), [](const Action& a) { return a.kind == ActionKind::recompute; }))
+      fail<InputError>("offload: expected a schedule without recomputation, which keeps no activations");
+}
+
+/// For each stage, the time from F to B of all micro-batches together, if F, I and W take one unit.
+std::vector<double> waits_of_stages(const Schedule& schedule) {
+  std::vector<double> waits(schedule.rank_of.size());
+  for (const std::vector<TimedAction>& timed : simulate(schedule, {}).timeline.ranks)
+    for (const auto& [action, begin, end] : timed) {
+      if (action.kind == ActionKind::forward) waits[static_cast<std::size_t>(action.stage)] -= end;
+      if (is_backward(action.kind)) waits[static_cast<std::size_t>(action.stage)] += begin;
+    }
+  return waits;
+}
+
+/// For each stage, of how many micro-batches one is offloaded; 0: of none.
+std::vector<int> shares_of_stages(const Schedule& schedule, Offload mode) {
+  std::vector<int> shares(schedule.rank_of.size(), mode == Offload::all ? 1 : 0);
+  if (mode == Offload::all) return shares;
+  const std::vector<double> waits = waits_of_stages(schedule);
+  std::vector<std::vector<std::size_t>> stages_of(schedule.ranks.size());
+  for (std::size_t stage = 0; stage < shares.size(); ++stage)
+    stages_of[static_cast<std::size_t>(schedule.rank_of[stage])].push_back(stage);
+  for (std::vector<std::size_t>& stages : stages_of) {
+    std::stable_sort(stages.begin(), stages.end(), [&](std::size_t a, std::size_t b) { return waits[a] > waits[b]; });
+    const std::size_t half = stages.size() / 2;
+    for (std::size_t i = 0; i < half; ++i) shares[stages[i]] = 1;
+    if (stages.size() % 2 == 1) shares[stages[half]] = 2;
+  }
+  return shares;
+}
+
+/// The first action of each group of a list whose actions begin together.
+std::vector<int> groups_of(const std::vector<Action>& list) {
+  std::vector<int> begins;
+  for (int first = 0; first < static_cast<int>(list.size()); first = end_of_overlap(list, first))
+    begins.push_back(first);
+  return begins;
+}
+
+std::vector<Action> with_transfers(const std::vector<Action>& list, const std::vector<int>& shares) {
+  const std::vector<int> begins = groups_of(list);
+  const auto groups = begins.size();
+  const auto group = [&](std::size_t index) {
+    const auto end = index + 1 < groups ? begins[index + 1] : static_cast<int>(list.size());
+    return std::vector<Action>(list.begin() + begins[index], list.begin() + end);
+  };
+  const auto is_chosen = [&](const Action& forward) {
+    const int share = shares[static_cast<std::size_t>(forward.stage)];
+    return share > 0 && forward.micro_batch % share == 0;
+  };
+  std::vector<std::vector<Action>> after(groups);       // the O after each group
+  std::vector<std::vector<Action>> before(groups);      // the L before each group
+  std::map<std::pair<int, int>, std::size_t> forwards;  // keyed by stage and micro-batch
+  std::size_t last_backward = groups;                   // none yet
+  for (std::size_t index = 0; index < groups; ++index) {
+    const std::vector<Action> actions = group(index);
+    for (const Action& action : actions) {
+      const std::pair cell(action.stage, action.micro_batch);
+      if (action.kind == ActionKind::forward && is_chosen(action)) forwards[cell] = index;
+      if (!is_backward(action.kind)) continue;
+      const auto forward = forwards.find(cell);
+      if (forward == forwards.end()) continue;
+      const std::size_t to = last_backward < groups ? last_backward : index - 1;
+      if (to < forward->second + 2) continue;
+      after[forward->second].push_back({ActionKind::offload, action.stage, action.micro_batch});
+      before[to].push_back({ActionKind::load, action.stage, action.micro_batch});
+    }
+    if (std::any_of(actions.begin(), actions.end(), [](const Action& a) { return is_backward(a.kind); }))
+      last_backward = index;
+  }
+  std::vector<Action> result;
+  for (std::size_t index = 0; index < groups; ++index)
+    for (const std::vector<Action>& actions : {before[index], group(index), after[index]})
+      result.insert(result.end(), actions.begin(), actions.end());
+  return result;
+}
+
+}  // namespace
+
+Schedule with_offload(Schedule schedule, Offload mode) {
+  if (mode == Offload::never) return schedule;
+  check_can_offload(schedule);
+  const std::vector<int> shares = shares_of_stages(schedule, mode);
+  for (std::vector<Action>& list : schedule.ranks) list = with_transfers(list, shares);
+  return schedule;
+}
+
+}  // namespace heddle

@@ -1,0 +1,172 @@
+// The pass that adds O and L, and what the simulator makes of them.
+#include "parallel/pipeline/offload.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/schedules.h"
+#include "parallel/pipeline/simulation.h"
+#include "tests/support/schedule_shapes.h"
+
+namespace heddle::test::offload_test {
+
+using enum ActionKind;
+
+namespace {
+
+std::string text(const Schedule& schedule, int rank) {
+  std::string result;
+  for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)])
+    result += (result.empty() ? "" : " ") + to_string(action);
+  return result;
+}
+
+Schedule one_rank() {
+  return with_offload(gpipe({1, 3}), Offload::all);
+}
+
+/// `0O0 2-5  0L0 8-11`
+std::string transfers(const Simulation& simulation) {
+  std::string text;
+  for (const auto& [action, begin, end] : simulation.timeline.host_links[0])
+    text += fmt::format("{}{} {}-{}", text.empty() ? "" : "  ", to_string(action), begin, end);
+  return text;
+}
+
+Simulation simulated(const Schedule& schedule, double cost) {
+  return simulate(schedule, {.stages = shared_by_stages({.offload = cost}, schedule.rank_of)});
+}
+
+double largest(const std::vector<double>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
+
+std::size_t count(const Schedule& schedule, ActionKind kind) {
+  std::size_t sum = 0;
+  for (const auto& list : schedule.ranks)
+    sum += static_cast<std::size_t>(
+        std::count_if(list.begin(), list.end(), [kind](const Action& action) { return action.kind == kind; }));
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("with_offload: O follows F, and L stands before the backward that precedes its own") {
+  CHECK(text(with_offload(gpipe({2, 4}), Offload::all), 0) ==
+        "0F0 0O0 0F1 0O1 0F2 0O2 0L0 0F3 0O3 0L1 0B0 0L2 0B1 0L3 0B2 0B3");
+  CHECK(text(with_offload(zb_h1({4, 6}), Offload::all), 0) ==
+        "0F0 0O0 0F1 0O1 0F2 0O2 0L0 0F3 0O3 0L1 0I0 0W0 0F4 0O4 0L2 0I1 0W1 0F5 0O5 0L3 0I2 0W2 0L4 0I3 0W3 0L5 0I4 "
+        "0W4 0I5 0W5");
+  CHECK(with_offload(gpipe({2, 4}), Offload::never) == gpipe({2, 4}));
+}
+
+TEST_CASE("with_offload: half is every second micro-batch of one stage, and of several those that wait longest") {
+  CHECK(text(with_offload(gpipe({2, 4}), Offload::half), 0) == "0F0 0O0 0F1 0F2 0O2 0L0 0F3 0B0 0L2 0B1 0B2 0B3");
+  const Schedule folded = with_offload(make_schedule("zb_v", {4, 8, 2}), Offload::half);
+  for (std::size_t rank = 0; rank < 4; ++rank)
+    for (const Action& action : folded.ranks[rank])
+      if (is_transfer(action.kind)) CHECK(action.stage == static_cast<int>(rank));
+  CHECK(count(folded, offload) > 16);
+  // Of three stages on a rank the first wait longest, the last least; of the middle one every second micro-batch.
+  const Schedule looped = with_offload(make_schedule("looped_bfs", {2, 4, 3}), Offload::half);
+  for (const Action& action : looped.ranks[0])
+    if (is_transfer(action.kind)) CHECK((action.stage == 0 || (action.stage == 2 && action.micro_batch % 2 == 0)));
+}
+
+TEST_CASE("with_offload: what the backward needs soon stays") {
+  // On the last rank of 1f1b each backward follows its forward.
+  const Schedule schedule = with_offload(one_f_one_b({4, 8}), Offload::all);
+  CHECK(text(schedule, 3) == text(one_f_one_b({4, 8}), 3));
+  CHECK(text(schedule, 0).starts_with("0F0 0O0 0F1 0O1 0F2 0O2 0L0 0F3 0O3 0L1 0B0 0F4"));
+}
+
+TEST_CASE("with_offload: refuses schedules that keep nothing, and those that have O and L") {
+  CHECK_THROWS_WITH_AS(with_offload({1, {0}, {{{forward, 0, 0}}}}, Offload::all),
+                       "offload: expected a schedule with backward: one of forward passes keeps no activations",
+                       InputError);
+  for (const Recompute recompute : {Recompute::always, Recompute::except_last})
+    CHECK_THROWS_WITH_AS(with_offload(with_recompute(gpipe({2, 4}), recompute), Offload::half),
+                         "offload: expected a schedule without recomputation, which keeps no activations", InputError);
+  CHECK_THROWS_WITH_AS(with_offload(one_rank(), Offload::all),
+                       "offload: expected a schedule without O and L of its own", InputError);
+}
+
+TEST_CASE("with_communication: an early receive stands one computing action before its use, whatever lies between") {
+  const Schedule schedule = with_communication(with_offload(gpipe({2, 3}), Offload::all), Receives::early);
+  CHECK(text(schedule, 1) ==
+        "1RECV_F0 1RECV_F1 1F0 1O0 1RECV_F2 1F1 1O1 1L0 1F2 1O2 1L1 1B0 1SEND_B0 1L2 1B1 1SEND_B1 1B2 1SEND_B2");
+}
+
+TEST_CASE("simulation: transfers follow one another on the rank's link, and a backward waits for its L") {
+  CHECK(text(one_rank(), 0) == "0F0 0O0 0F1 0O1 0L0 0F2 0O2 0L1 0B0 0L2 0B1 0B2");
+  const Simulation simulation =
+      simulate(one_rank(), {.stages = {{.forward = 2, .backward_input = 3, .backward_weight = 4, .offload = 3}}});
+  CHECK(transfers(simulation) == "0O0 2-5  0O1 5-8  0L0 8-11  0O2 11-14  0L1 14-17  0L2 18-21");
+  CHECK(simulation.timeline.ranks[0][3].begin == 11);
+  CHECK(simulation.makespan == 32);
+}
+
+TEST_CASE("simulation: activations leave at the end of O and count again from the begin of L") {
+  const auto peaks = [](double cost) {
+    const Simulation simulation =
+        simulate(one_rank(), {.stages = {{.forward = 2, .backward_input = 3, .backward_weight = 4, .offload = cost}}});
+    return std::pair(simulation.peak_activations[0], simulation.peak_offloaded[0]);
+  };
+  CHECK(peaks(3) == std::pair(3.0, 2.0));  // F2 begins before O0 has ended
+  CHECK(peaks(0) == std::pair(2.0, 2.0));
+  const Simulation whole = simulate(gpipe({1, 3}), {});
+  CHECK(whole.peak_activations[0] == 3);
+  CHECK(whole.peak_offloaded[0] == 0);
+  CHECK(whole.timeline.host_links.empty());
+}
+
+TEST_CASE("simulation: in 1f1b offloading is free up to k = 1, and from then on the link holds the ranks up") {
+  const Schedule whole = one_f_one_b({8, 32});
+  const Schedule half = with_offload(whole, Offload::half);
+  const Schedule all = with_offload(whole, Offload::all);
+  const double makespan = simulated(whole, 0).makespan;
+  CHECK(largest(simulated(whole, 0).peak_activations) == 8);
+  // k = 2 * cost / (F + I + W)
+  for (const double cost : {0.25, 0.75, 1.0, 1.5}) {
+    CAPTURE(cost);
+    CHECK(simulated(half, cost).makespan == makespan);
+    CHECK(simulated(all, cost).makespan == makespan);
+  }
+  CHECK(largest(simulated(all, 0.75).peak_activations) == 2);
+  CHECK(largest(simulated(all, 1.5).peak_activations) == 4);
+  CHECK(largest(simulated(half, 0.75).peak_activations) == 5);
+  CHECK(simulated(all, 3).makespan > 1.7 * makespan);
+  CHECK(simulated(half, 3).makespan < 1.4 * makespan);
+}
+
+TEST_CASE("simulation: half of a rank's stages, those that wait longest, are more than half of the peak") {
+  for (const char* const name : {"interleaved", "interleaved_zb_long"}) {
+    CAPTURE(name);
+    const Schedule whole = make_schedule(name, {8, 32, 2});
+    const Simulation before = simulated(whole, 0);
+    const Simulation after = simulated(with_offload(whole, Offload::half), 0.75);
+    CHECK(after.makespan == before.makespan);
+    CHECK(largest(after.peak_activations) < 0.45 * largest(before.peak_activations));
+  }
+}
+
+TEST_CASE("simulation: no schedule holds more with offloading, and none is faster") {
+  for (const ScheduleType& type : schedule_types())
+    for_each_shape(type.name, [](const ScheduleShape& /*shape*/, const Schedule& schedule) {
+      const Simulation whole = simulated(schedule, 0);
+      for (const Offload mode : {Offload::half, Offload::all})
+        for (const double cost : {0.0, 1.0}) {
+          const Simulation offloaded = simulated(with_offload(schedule, mode), cost);
+          REQUIRE(offloaded.makespan >= whole.makespan);
+          for (std::size_t rank = 0; rank < whole.peak_activations.size(); ++rank)
+            REQUIRE(offloaded.peak_activations[rank] <= whole.peak_activations[rank]);
+        }
+    });
+}
+
+}  // namespace heddle::test::offload_test
