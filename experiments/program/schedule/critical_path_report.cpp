@@ -53,9 +53,10 @@ std::string critical_path_table(const CriticalPathReport& report) {
                      counted(static_cast<std::int64_t>(report.path.steps.size()), "action", "actions"),
                      counted(messages_in(report.path), "message", "messages")) +
          grid.to_text() +
-         "(on the path: the time that the cost takes there; gain per unit: by how much the makespan falls if this cost "
-         "alone falls by 1, until it is down to the next column, where another path becomes critical; gain 0: there is "
-         "another critical path without this cost)\n";
+         "(on the path: the time that the cost takes there; gain per unit: by how much the makespan falls if this "
+         "cost\n"
+         "alone falls by 1, down to the cost in the next column, below which another path is critical; with several\n"
+         "critical paths, the one that has the least of the cost counts)\n";
 }
 
 OrderedJson critical_path_json(const CriticalPathReport& report, const Timeline& timeline) {

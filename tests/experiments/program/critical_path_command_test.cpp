@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/program/schedule/critical_path_report.h"
 #include "framework/files/atomic_file.h"
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
@@ -55,18 +56,24 @@ TEST_CASE("without --critical-path nothing is marked") {
     CHECK(printed("schedule zb_h1 --stages 4 --micro-batches 6" + arguments).find("critical") == std::string::npos);
 }
 
-TEST_CASE("a picture too dense for names has its marks in lines below the ranks, and the table has the transfers") {
+TEST_CASE("a picture too dense for names has its marks in lines below the ranks, and the table has R and c") {
   const std::string text =
-      printed("schedule 1f1b --stages 4 --micro-batches 8 --costs 1,1,1,2 --recompute always --critical-path",
-              {true, false, 70});
-  CHECK(text.find("\n   0  FFFF............................") != std::string::npos);
-  CHECK(text.find("\n      *  ") != std::string::npos);
+      printed("schedule 1f1b --stages 4 --micro-batches 8 --costs 1,1,1,2 --recompute always --critical-path");
+  CHECK(text.find("\n   0  FFFFR..................BBFRBBFR...BBFR...BBFR...BBR.BBR....BBR....BB\n"
+                  "      *                      ***                                        **\n") != std::string::npos);
   CHECK(text.find(", . idle, * below: on the critical path\n") != std::string::npos);
-  for (const std::string row : {"\nF  ", "\nI  ", "\nW  ", "\nR  ", "\nc  "})
-    CHECK(text.find(row) != std::string::npos);
-  // A cost that another critical path does without shortens nothing.
-  CHECK(printed("schedule gpipe --stages 1 --micro-batches 2 --costs 0,1,1,5 --critical-path")
-            .find("\nI       1            2      50.00              2        0              2\n") != std::string::npos);
+  CHECK(text.find("\nR       1            3       4.41              3        0             65\n"
+                  "c       2           32      47.06             16      0.5             44\n") != std::string::npos);
+}
+
+TEST_CASE("a cost that another critical path does without has no gain, and no value that it would have to be") {
+  CriticalPathReport report{.path = {.steps = {{}}, .time = {6, 0, 0, 0, 2}}, .effects = {}, .costs = {3, 1, 1, 1, 2}};
+  report.effects = {{.kind = CostKind::transfer, .time_on_path = 2, .makespan_until = 8, .makespan_at_zero = 8}};
+  CHECK(critical_path_table(report).starts_with(
+      "critical path: 1 action and 0 messages, marked *\n"
+      "\n"
+      "cost  now  on the path  share (%)  gain per unit  down to  makespan then\n"
+      "c       2            2      25.00              0        -              -\n"));
 }
 
 TEST_CASE("on a terminal with colours, the marks are within the coloured actions") {
@@ -126,7 +133,7 @@ TEST_CASE("the SVG frames the actions of the critical path and draws its message
   };
   const std::string svg = drawn(" --critical-path");
   CHECK(count(svg, "<line ") == 2);
-  CHECK(count(svg, ", on the critical path</title>") == 5);
+  CHECK(count(svg, ", on the critical path</title>") == 6);
   CHECK(count(svg, ">on the critical path</text>") == 1);
   CHECK(drawn("").find("critical") == std::string::npos);
 }

@@ -270,7 +270,7 @@ TEST_CASE("--search prints a named schedule as the best where no searched one is
   CHECK(
       text.starts_with("schedule             m  v  makespan  gap (%)  bubble (%)  peak memory\n"
                        "interleaved_zb       4  4     12.25     0.00        2.04            2\n"));
-  CHECK(text.find("\nand 37 more; of all 49, 12 fit\n") != std::string::npos);
+  CHECK(text.find("\nand 41 more; of all 53, 14 fit\n") != std::string::npos);
   CHECK(text.find("\nLower bound: 12.25. No schedule that fits has a smaller makespan") != std::string::npos);
   CHECK(text.find("\nThe best is interleaved_zb (m = 4, v = 4); the best searched schedule, searched, warm-up 4 "
                   "(m = 4, v = 4), takes as long.\n") != std::string::npos);
@@ -288,13 +288,16 @@ TEST_CASE("--search prints the compared schedules, the gain of the searched one,
         std::string::npos);
   CHECK(text.find("\ninterleaved_zb          32  4     97.75        -        1.79            8\n") !=
         std::string::npos);
-  CHECK(text.find(" more; of all 75, 7 fit\n") != std::string::npos);
+  CHECK(text.find(" more; of all 81, 7 fit\n") != std::string::npos);
   CHECK(text.find(
             "\nLower bound: 99.75. No schedule that fits has a smaller makespan with these placements of stages and "
             "numbers of micro-batches.\n") != std::string::npos);
   CHECK(text.find(
             "\nsearched, waves, block (m = 32, v = 4) takes 5.90 % less time than the best named schedule that fits, "
             "v_half (m = 32, v = 2).\n") != std::string::npos);
+  CHECK(text.find("\nTried: 79 named schedules; in 2 placements of stages, 288 schedules by list scheduling, ") !=
+        std::string::npos);
+  CHECK(text.find("interrupted") == std::string::npos);
   CHECK(text.find("\nsearched, waves, block: 8 ranks, 32 micro-batches, 4 stages per rank\n\nrank\n   0  FF") !=
         std::string::npos);
 }
@@ -308,6 +311,8 @@ TEST_CASE("--search --json has the best one's figures, and those of all") {
   CHECK(weighed[0]["fits"] == true);
   CHECK(weighed[weighed.size() - 1]["fits"] == false);
   CHECK(weighed[weighed.size() - 1]["gap"].is_null());
+  CHECK(json["interrupted"] == false);
+  CHECK(json["tried"]["named"].get<std::size_t>() + json["tried"]["placements"].get<std::size_t>() == weighed.size());
   const double bound = json["bound"].get<double>();
   CHECK(weighed[0]["gap"].get<double>() == doctest::Approx(weighed[0]["makespan"].get<double>() / bound - 1));
 }
