@@ -12,7 +12,7 @@ namespace {
 
 // A signal handler has no other way to its data.
 Interruption current;
-volatile std::sig_atomic_t current_speaks = 0;
+const char* volatile current_notice = nullptr;
 
 void write_error(const char* text) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
@@ -25,18 +25,20 @@ void on_signal(int signal) {
     return;
   }
   current.signal = signal;
-  if (current_speaks == 0) return;
+  if (current_notice == nullptr) return;
   const int error = errno;
   write_error("\nheddle: SIG");
   write_error(::sigabbrev_np(signal));
-  write_error(": the run ends after this step with a checkpoint; a second signal ends it at once\n");
+  write_error(": ");
+  write_error(current_notice);
+  write_error("; a second signal ends it at once\n");
   errno = error;
 }
 
 }  // namespace
 
-InterruptionSignals::InterruptionSignals(const std::set<int>& signals, bool speaks) {
-  current_speaks = speaks ? 1 : 0;
+InterruptionSignals::InterruptionSignals(const std::set<int>& signals, const char* notice) {
+  current_notice = notice;
   current.signal = 0;
   current.is_heeded = false;
   for (const int signal : signals) {

@@ -152,7 +152,8 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   const std::filesystem::path path = results_path(command, study);
   if (folder) print_warnings(study, console);
   Progress progress(console.err, console.terminal);
-  InterruptionSignals signals(interrupting_signals(study), folder.has_value());
+  InterruptionSignals signals(interrupting_signals(study),
+                              folder ? "the run ends after this step with a checkpoint" : nullptr);
   StageProfiles profiles;
   RunResult run;
   run.name = study.name;

@@ -1,0 +1,187 @@
+#include "experiments/layout_search/layout_figures.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/planned_head.h"
+#include "experiments/training/prediction/prediction.h"
+#include "experiments/training/run.h"
+#include "framework/error.h"
+#include "layers/head/head_costs.h"
+#include "layers/planner/placement_report.h"
+
+namespace heddle {
+
+namespace {
+
+/// The parts of a head's computing that belong to the loss, and to the norm by which gradients are clipped; the rest
+/// computes the gradient of the weights.
+struct HeadShares {
+  double loss = 1;
+  double norm = 0;
+};
+HeadShares shares_of(const HeadConfig& head, bool clips_norm) {
+  const int products = head_products(head, clips_norm);
+  HeadShares shares{.loss = 2.0 / products};
+  if (clips_norm) shares.norm = (1 - shares.loss) / 2;
+  return shares;
+}
+
+/// The bytes of the fullest rank along pp: what its stages hold for their micro-batches in flight, and its part of the
+/// heads.
+std::int64_t estimated_bytes(const Experiment& experiment, const RunPlan& plan) {
+  const Schedule& schedule = plan.training->schedule;
+  const StageLoads loads = stage_loads(*plan.model, experiment, *plan.placement, schedule, BalanceBy::memory);
+  std::vector<double> held(static_cast<std::size_t>(schedule.size()), 0);
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    const IndexRange range = plan.range(stage);
+    double bytes = loads.of_stage(stage, range);
+    if (plan.has_sqrt_segments) {
+      // The ends of the segments are kept, and the segment that is run again.
+      StageLoads kept = loads;
+      const double segments = std::ceil(std::sqrt(static_cast<double>(range.size)));
+      for (double& of_stage : kept.in_flight)
+        of_stage = (of_stage * segments + static_cast<double>(range.size) / segments) / static_cast<double>(range.size);
+      bytes = kept.of_stage(stage, range);
+    }
+    held[static_cast<std::size_t>(plan.rank_of()[static_cast<std::size_t>(stage)])] += bytes;
+  }
+  double most = *std::max_element(held.begin(), held.end());
+  if (experiment.head.is_everywhere())
+    most += static_cast<double>(planned_head_bytes(experiment, embedding_size(*plan.model), plan.placement->mesh));
+  return static_cast<std::int64_t>(most);
+}
+
+}  // namespace
+
+LayoutFigures LayoutPlanner::plan(const Experiment& experiment) {
+  const VariantResult result =
+      run_variant(experiment, experiment.name, {.dataset = dataset_, .asks_bytes_only = true, .profiles = &profiles_});
+  if (result.status != VariantResult::Status::ok) fail<RankFailed>("{}", result.error);
+  const RankResult& fullest =
+      *std::max_element(result.ranks.begin(), result.ranks.end(),
+                        [](const RankResult& a, const RankResult& b) { return a.peak.total() < b.peak.total(); });
+  return {.seconds = step_seconds(result).value_or(StepSeconds{}).median,
+          .bytes = fullest.peak.total(),
+          .rank = fullest.rank,
+          .peak = fullest.peak};
+}
+
+const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout, const Experiment& experiment) {
+  const std::string key = fmt::format("{} {} {} {}", value_of(layout, LayoutOption::mesh), layout.micro_batches,
+                                      name_of(layout.shard), value_of(layout, LayoutOption::placements));
+  const auto known = placed_.find(key);
+  if (known != placed_.end()) return known->second;
+  const auto model = std::make_shared<ModelSpec>(model_of(experiment, image_shape(experiment.data)));
+  const Mesh mesh = mesh_of(experiment);
+  const auto placement = std::make_shared<ModelPlacement>(placement_of(*model, experiment, mesh));
+  const PlannerOptions options = planner_options(experiment, *model, mesh);
+  const PlacementReport costs = report(*model, *placement, options);
+  const auto micro_batches = static_cast<double>(options.micro_batches);
+  std::vector<LayerSeconds> layers;
+  for (std::size_t i = 0; i < costs.layers.size(); ++i) {
+    const bool has_weights = !model->applications()[i].layer->parameters().empty();
+    const double pass = costs.layers[i].seconds / (has_weights ? 3 : 2) / micro_batches;
+    LayerSeconds& layer = layers.emplace_back();
+    layer = {.forward = pass, .backward_input = pass, .backward_weight = has_weights ? pass : 0};
+    for (const CollectiveCost& collective : costs.layers[i].collectives) {
+      const bool is_at_end = collective.payload == Payload::gradients && collective.operation == Operation::all_reduce;
+      const bool is_of_shards = layout.shard == ShardedState::optimizer &&
+                                (collective.payload == Payload::gradients || collective.payload == Payload::weights);
+      if (is_at_end || is_of_shards) {
+        layer.step_end += collective.seconds;
+      } else {
+        layer.forward += collective.seconds / micro_batches / 2;
+        layer.backward_input += collective.seconds / micro_batches / 2;
+      }
+    }
+  }
+  for (const RedistributionCost& redistribution : costs.redistributions) {
+    LayerSeconds& reader = layers[std::min(redistribution.reader, layers.size() - 1)];
+    for (const ConversionCost& step : redistribution.steps) {
+      if (step.forward) reader.forward += step.forward->seconds / micro_batches;
+      if (step.backward) reader.backward_input += step.backward->seconds / micro_batches;
+    }
+  }
+  return placed_[key] = {model, placement, std::move(layers)};
+}
+
+StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const RunPlan& plan,
+                                         const PlacedModel& placed) const {
+  const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
+  const auto micro_batches = static_cast<double>(options.micro_batches);
+  StageProfile profile;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    StageCosts costs{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
+    for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i) {
+      const LayerSeconds& layer = placed.layers[static_cast<std::size_t>(i)];
+      costs.forward += layer.forward;
+      costs.backward_input += layer.backward_input + (plan.has_sqrt_segments ? layer.forward : 0);
+      costs.backward_weight += layer.backward_weight;
+    }
+    // predicted_seconds divides the times of a whole micro-batch by tp; these are those of a rank.
+    for (double StageCosts::*cost : {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight})
+      costs.*cost *= static_cast<double>(experiment.mesh.tp);
+    costs.recompute = costs.forward;
+    profile.later.push_back(costs);
+  }
+  profile.first = profile.later;
+  const std::vector<LayerCosts> heads = planned_heads(experiment, *plan.model, options, plan.last_rank());
+  for (std::size_t set = 0; set < heads.size(); ++set) {
+    // They are a rank's part; predicted_seconds expects all classes and one rank's samples.
+    const HeadConfig& head = experiment.head_of(set);
+    const double whole = heads[set].seconds / micro_batches * plan.placement->mesh.size(head.axes()) /
+                         static_cast<double>(experiment.mesh.dp);
+    const HeadShares shares = shares_of(head, experiment.train.clip.norm > 0);
+    profile.loss += whole * shares.loss;
+    profile.head_norm += whole * shares.norm;
+    profile.head_weight += whole * (1 - shares.loss - shares.norm);
+  }
+  std::int64_t elements = 0;
+  for (const ModelSpec::Application& application : plan.model->applications())
+    for (const Shape& shape : application.layer->parameters()) elements += shape.numel();
+  // A step reads the gradient and reads and writes the weights and each of the optimizer's states.
+  const auto touched = static_cast<double>(3 + 2 * options.optimizer_states) * sizeof(float);
+  const auto copies = options.shards_optimizer ? static_cast<double>(experiment.mesh.dp) : 1;
+  profile.optimizer = static_cast<double>(elements) * touched / copies / experiment.profile.bandwidth;
+  return profile;
+}
+
+LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
+  const Experiment experiment = space_.experiment(layout);
+  const PlacedModel& placed = this->placed(layout, experiment);
+  RunPlan plan;
+  plan.model = placed.model;
+  plan.placement = placed.placement;
+  Schedule schedule = schedule_of(experiment);
+  plan.cut = cut_of(*plan.model, experiment, *plan.placement, schedule);
+  plan.has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
+  plan.training = make_program(std::move(schedule));
+  const StageProfile profile = profile_of(experiment, plan, placed);
+  std::vector<double> step_end(static_cast<std::size_t>(experiment.mesh.pp), 0);
+  for (int stage = 0; stage < plan.stages(); ++stage)
+    for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i)
+      step_end[static_cast<std::size_t>(plan.rank_of()[static_cast<std::size_t>(stage)])] +=
+          placed.layers[static_cast<std::size_t>(i)].step_end;
+  return {.seconds = predicted_seconds(experiment, plan, std::span(&profile, 1)) +
+                     *std::max_element(step_end.begin(), step_end.end()),
+          .bytes = estimated_bytes(experiment, plan)};
+}
+
+double bound_seconds(const Experiment& experiment, int ranks) {
+  Experiment serial = experiment;
+  serial.mesh = {};
+  const ModelSpec model = model_of(serial, image_shape(serial.data));
+  const PlannerOptions options = planner_options(serial, model, mesh_of(serial));
+  double flops = 0;
+  for (const LayerCosts& layer : report(model, place(model, options), options).layers) flops += layer.flops;
+  const std::vector<LayerCosts> heads = planned_heads(serial, model, options, 0);
+  for (std::size_t set = 0; set < heads.size(); ++set)
+    if (serial.head_of(set).loss_every == 1) flops += heads[set].flops;  // else not every step computes it
+  double speed = 0;
+  for (int rank = 0; rank < ranks; ++rank) speed += experiment.ranks.speed_of(rank);
+  return flops / (experiment.profile.flops * speed) * (1 - experiment.ranks.jitter);
+}
+
+}  // namespace heddle
