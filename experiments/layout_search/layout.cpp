@@ -10,7 +10,7 @@ std::string value_of(const Layout& layout, LayoutOption option) {
       return to_string(mesh_of(layout));
     case LayoutOption::schedule:
       if (layout.mesh.pp == 1) return "no pipeline";
-      return layout.chunks == 1 ? layout.schedule : fmt::format("{}, {} chunks", layout.schedule, layout.chunks);
+      return layout.chunks == 1 ? layout.schedule : fmt::format("{}, v = {}", layout.schedule, layout.chunks);
     case LayoutOption::micro_batches:
       return std::to_string(layout.micro_batches);
     case LayoutOption::recompute:

@@ -49,7 +49,7 @@ inline constexpr auto enum_names<LayoutOption> = enum_table<LayoutOption>({
     {LayoutOption::logits, "head.logits"},
 });
 
-/// An option's value in words: `dp 2 x pp 4`, `interleaved, 2 chunks`.
+/// An option's value in words: `dp 2 x pp 4`, `interleaved, v = 2` with v stages per rank.
 std::string value_of(const Layout& layout, LayoutOption option);
 /// All of them in one line, which is different for every layout.
 std::string to_string(const Layout& layout);

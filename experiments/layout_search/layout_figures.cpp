@@ -28,31 +28,6 @@ HeadShares shares_of(const HeadConfig& head, bool clips_norm) {
   return shares;
 }
 
-/// The bytes of the fullest rank along pp: what its stages hold for their micro-batches in flight, and its part of the
-/// heads.
-std::int64_t estimated_bytes(const Experiment& experiment, const RunPlan& plan) {
-  const Schedule& schedule = plan.training->schedule;
-  const StageLoads loads = stage_loads(*plan.model, experiment, *plan.placement, schedule, BalanceBy::memory);
-  std::vector<double> held(static_cast<std::size_t>(schedule.size()), 0);
-  for (int stage = 0; stage < plan.stages(); ++stage) {
-    const IndexRange range = plan.range(stage);
-    double bytes = loads.of_stage(stage, range);
-    if (plan.has_sqrt_segments) {
-      // The ends of the segments are kept, and the segment that is run again.
-      StageLoads kept = loads;
-      const double segments = std::ceil(std::sqrt(static_cast<double>(range.size)));
-      for (double& of_stage : kept.in_flight)
-        of_stage = (of_stage * segments + static_cast<double>(range.size) / segments) / static_cast<double>(range.size);
-      bytes = kept.of_stage(stage, range);
-    }
-    held[static_cast<std::size_t>(plan.rank_of()[static_cast<std::size_t>(stage)])] += bytes;
-  }
-  double most = *std::max_element(held.begin(), held.end());
-  if (experiment.head.is_everywhere())
-    most += static_cast<double>(planned_head_bytes(experiment, embedding_size(*plan.model), plan.placement->mesh));
-  return static_cast<std::int64_t>(most);
-}
-
 }  // namespace
 
 LayoutFigures LayoutPlanner::plan(const Experiment& experiment) {
@@ -68,6 +43,26 @@ LayoutFigures LayoutPlanner::plan(const Experiment& experiment) {
           .peak = fullest.peak};
 }
 
+LayoutFigures LayoutPlanner::plan_serially(Experiment experiment) {
+  experiment.mesh = {};
+  experiment.pipeline = {};
+  experiment.ranks = {};
+  experiment.memory_budget = 0;
+  experiment.model.placements.clear();
+  for (std::size_t set = 0; set < experiment.heads(); ++set) experiment.head_of(set).split.clear();
+  // Two samples of each set are enough for batch norms of vectors.
+  experiment.train.batch = 2 * experiment.shares().period();
+  experiment.train.micro_batches = 1;
+  experiment.evaluate = false;
+  return plan(experiment);
+}
+
+LayoutEstimator::LayoutEstimator(const LayoutSpace& space, const LayoutFigures& serial) : space_(space) {
+  const MemoryUse& peak = *serial.peak;
+  const auto weights = static_cast<double>(std::max<std::int64_t>(peak[Category::parameters], 1));
+  workspace_ = static_cast<double>(peak[Category::workspace]) / weights;
+}
+
 const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout, const Experiment& experiment) {
   const std::string key = fmt::format("{} {} {} {}", value_of(layout, LayoutOption::mesh), layout.micro_batches,
                                       name_of(layout.shard), value_of(layout, LayoutOption::placements));
@@ -79,12 +74,13 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
   const PlannerOptions options = planner_options(experiment, *model, mesh);
   const PlacementReport costs = report(*model, *placement, options);
   const auto micro_batches = static_cast<double>(options.micro_batches);
-  std::vector<LayerSeconds> layers;
+  std::vector<PlacedLayer> layers;
   for (std::size_t i = 0; i < costs.layers.size(); ++i) {
     const bool has_weights = !model->applications()[i].layer->parameters().empty();
     const double pass = costs.layers[i].seconds / (has_weights ? 3 : 2) / micro_batches;
-    LayerSeconds& layer = layers.emplace_back();
+    PlacedLayer& layer = layers.emplace_back();
     layer = {.forward = pass, .backward_input = pass, .backward_weight = has_weights ? pass : 0};
+    layer.weight_bytes = static_cast<double>(costs.layers[i].parameters) * sizeof(float);
     for (const CollectiveCost& collective : costs.layers[i].collectives) {
       const bool is_at_end = collective.payload == Payload::gradients && collective.operation == Operation::all_reduce;
       const bool is_of_shards = layout.shard == ShardedState::optimizer &&
@@ -98,7 +94,7 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
     }
   }
   for (const RedistributionCost& redistribution : costs.redistributions) {
-    LayerSeconds& reader = layers[std::min(redistribution.reader, layers.size() - 1)];
+    PlacedLayer& reader = layers[std::min(redistribution.reader, layers.size() - 1)];
     for (const ConversionCost& step : redistribution.steps) {
       if (step.forward) reader.forward += step.forward->seconds / micro_batches;
       if (step.backward) reader.backward_input += step.backward->seconds / micro_batches;
@@ -115,7 +111,7 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   for (int stage = 0; stage < plan.stages(); ++stage) {
     StageCosts costs{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
     for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i) {
-      const LayerSeconds& layer = placed.layers[static_cast<std::size_t>(i)];
+      const PlacedLayer& layer = placed.layers[static_cast<std::size_t>(i)];
       costs.forward += layer.forward;
       costs.backward_input += layer.backward_input + (plan.has_sqrt_segments ? layer.forward : 0);
       costs.backward_weight += layer.backward_weight;
@@ -148,6 +144,43 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   return profile;
 }
 
+std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPlan& plan,
+                                       const PlacedModel& placed) const {
+  const Schedule& schedule = plan.training->schedule;
+  const StageLoads loads = stage_loads(*plan.model, experiment, *plan.placement, schedule, BalanceBy::memory);
+  SimulationCosts costs;
+  costs.stages.clear();
+  std::vector<double> held(static_cast<std::size_t>(schedule.size()), 0);
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    double& of_rank = held[static_cast<std::size_t>(plan.rank_of()[static_cast<std::size_t>(stage)])];
+    const IndexRange range = plan.range(stage);
+    double activations = 0;
+    double weights = 0;
+    for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end()); ++i) {
+      of_rank += loads.each[i];
+      activations += loads.held[i];
+      weights += placed.layers[i].weight_bytes;
+    }
+    of_rank += workspace_ * weights;
+    if (experiment.mesh.dp > 1)  // the buckets in which gradients are summed
+      of_rank += std::min(weights, static_cast<double>(experiment.train.bucket_bytes));
+    if (plan.has_sqrt_segments) {
+      // The inputs of the segments are kept, and once all values of one segment.
+      activations /= std::sqrt(static_cast<double>(range.size));
+      of_rank += activations;
+    }
+    costs.stages.push_back({.activations = activations,
+                            .weight_inputs = activations,
+                            .input = loads.held[static_cast<std::size_t>(range.begin)]});
+  }
+  const std::vector<double> peaks = simulate(schedule, costs).peak_memory;
+  double most = 0;
+  for (std::size_t rank = 0; rank < held.size(); ++rank) most = std::max(most, held[rank] + peaks[rank]);
+  if (experiment.head.is_everywhere())
+    most += static_cast<double>(planned_head_bytes(experiment, embedding_size(*plan.model), plan.placement->mesh));
+  return static_cast<std::int64_t>(most);
+}
+
 LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
   const Experiment experiment = space_.experiment(layout);
   const PlacedModel& placed = this->placed(layout, experiment);
@@ -166,12 +199,13 @@ LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
           placed.layers[static_cast<std::size_t>(i)].step_end;
   return {.seconds = predicted_seconds(experiment, plan, std::span(&profile, 1)) +
                      *std::max_element(step_end.begin(), step_end.end()),
-          .bytes = estimated_bytes(experiment, plan)};
+          .bytes = bytes_of(experiment, plan, placed)};
 }
 
 double bound_seconds(const Experiment& experiment, int ranks) {
   Experiment serial = experiment;
   serial.mesh = {};
+  serial.memory_budget = 0;
   const ModelSpec model = model_of(serial, image_shape(serial.data));
   const PlannerOptions options = planner_options(serial, model, mesh_of(serial));
   double flops = 0;

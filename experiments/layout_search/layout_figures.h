@@ -28,6 +28,8 @@ class LayoutPlanner {
   explicit LayoutPlanner(std::shared_ptr<const Dataset> dataset) : dataset_(std::move(dataset)) {}
   /// InputError if the experiment is not possible.
   LayoutFigures plan(const Experiment& experiment);
+  /// A step of the experiment's smallest batch on one rank.
+  LayoutFigures plan_serially(Experiment experiment);
 
  private:
   std::shared_ptr<const Dataset> dataset_;
@@ -38,28 +40,32 @@ class LayoutPlanner {
 /// planner's costs of the layers, the simulated schedule of one pipeline, and the sums of gradients after it.
 class LayoutEstimator {
  public:
-  explicit LayoutEstimator(const LayoutSpace& space) : space_(space) {}
+  /// `serial`: the figures of one sample's step on one rank, which show how much workspace the weights take.
+  LayoutEstimator(const LayoutSpace& space, const LayoutFigures& serial);
   /// InputError if the layout is not possible.
   LayoutFigures estimate(const Layout& layout);
 
  private:
   /// The seconds of a layer, with the messages within its stage: for each micro-batch, and after the last one.
-  struct LayerSeconds {
+  struct PlacedLayer {
     double forward = 0;
     double backward_input = 0;
     double backward_weight = 0;
     double step_end = 0;
+    double weight_bytes = 0;  // of the parameters that a rank keeps
   };
   struct PlacedModel {
     std::shared_ptr<const ModelSpec> model;
     std::shared_ptr<const ModelPlacement> placement;
-    std::vector<LayerSeconds> layers;
+    std::vector<PlacedLayer> layers;
   };
 
   const PlacedModel& placed(const Layout& layout, const Experiment& experiment);
   StageProfile profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed) const;
+  std::int64_t bytes_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed) const;
 
   const LayoutSpace& space_;
+  double workspace_ = 0;  // bytes for each byte of weights
   std::map<std::string, PlacedModel> placed_;
 };
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <span>
 
+#include "experiments/training/experiment_checks.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -25,11 +28,16 @@ class Search {
  public:
   Search(const Experiment& written, const LayoutSpace& space, const std::shared_ptr<const Dataset>& dataset,
          const LayoutSearchOptions& options)
-      : written_(written), space_(space), options_(options), estimator_(space), planner_(dataset) {}
+      : written_(written),
+        space_(space),
+        options_(options),
+        planner_(dataset),
+        estimator_(space, planner_.plan_serially(written)) {}
 
   LayoutSearchResult run() {
     result_.considered = space_.size();
     result_.bound = bound_seconds(written_, options_.ranks);
+    result_.norm_groups = space_.fixed_norm_groups();
     plan_written();
     if (!plan_all()) {
       estimate_starts();
@@ -41,14 +49,15 @@ class Search {
 
  private:
   bool stops() {
-    result_.is_interrupted = result_.is_interrupted || options_.is_interrupted();
+    result_.is_interrupted = result_.is_interrupted || (has_found_ && options_.is_interrupted());
     return result_.is_interrupted;
   }
 
   /// The layers that all ranks compute in the two steps of a plan.
   double work_of(const MeshConfig& mesh, std::int64_t micro_batches) const {
-    return static_cast<double>(mesh.dp * mesh.tp * micro_batches) *
-           static_cast<double>(space_.applications() + static_cast<std::size_t>(mesh.pp));
+    constexpr std::int64_t of_messages = 4;  // which take as long as so many layers
+    return static_cast<double>(mesh.dp * mesh.tp * micro_batches *
+                               (static_cast<std::int64_t>(space_.applications()) + of_messages * mesh.pp));
   }
   double work_of(const Layout& layout) const { return work_of(layout.mesh, layout.micro_batches); }
   /// One that cannot be simulated within the bound is never planned, and the last one may pass the bound.
@@ -67,12 +76,19 @@ class Search {
     if (!is_new) return entry->second;
     try {
       entry->second = weighed(layout, weigh());
-    } catch (const InputError&) {
-      entry->second.reset();  // the experiment's checks refuse it
+      has_found_ = true;
+    } catch (const InputError& error) {
+      refuse(layout, error);
     }
     options_.on_progress(fmt::format("layouts: {} estimated, {} planned{}", estimates_.size(), plans_.size(),
                                      best_seconds_ ? fmt::format(", best step {:.4g} s", *best_seconds_) : ""));
     return entry->second;
+  }
+
+  /// The experiment's checks refuse the layout.
+  void refuse(const Layout& layout, const InputError& error) {
+    estimates_[to_string(layout)].reset();
+    refusals_[value_of(layout, LayoutOption::mesh)] = error.what();
   }
 
   const Weighed& estimated(const Layout& layout) {
@@ -122,12 +138,13 @@ class Search {
     return static_cast<std::size_t>(options_.max_work / least);
   }
 
+  /// Changes one option after the other until no change makes the layout better.
   template <class Weigh>
-  std::optional<WeighedLayout> descended(const WeighedLayout& start, Goal goal, const Weigh& weigh) {
+  void descend(const WeighedLayout& start, Goal goal, std::span<const LayoutOption> options, const Weigh& weigh) {
     WeighedLayout current = start;
     for (bool has_improved = true; has_improved && !stops();) {
       has_improved = false;
-      for (const LayoutOption option : all_of<LayoutOption>) {
+      for (const LayoutOption option : options) {
         const WeighedLayout before = current;
         for (const Layout& layout : space_.changes(before.layout, option)) {
           if (stops()) break;
@@ -138,7 +155,6 @@ class Search {
         }
       }
     }
-    return current;
   }
 
   void estimate_starts() {
@@ -147,20 +163,23 @@ class Search {
       if (stops()) return;
       if (const Weighed& start = estimated(layout)) starts.push_back(*start);
     }
+    if (starts.empty()) return;
     const auto weigh = [this](const Layout&, const Layout& layout) { return estimated(layout); };
+    const auto improve = [&](const WeighedLayout& start, Goal goal) {
+      // The starts have every mesh already, and the planner needs long for the placements of large ones.
+      descend(start, goal, std::span(all_of<LayoutOption>).subspan(1), weigh);
+    };
+    static_assert(all_of<LayoutOption>.front() == LayoutOption::mesh);
     std::sort(starts.begin(), starts.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
-    std::vector<MeshConfig> meshes;
-    // The best of each mesh: the other options depend most on it.
+    // The best of each mesh, on which the other options depend most.
+    std::set<std::string> meshes;
     for (const WeighedLayout& start : starts) {
-      const bool is_known = std::any_of(meshes.begin(), meshes.end(), [&](const MeshConfig& mesh) {
-        return mesh.dp == start.layout.mesh.dp && mesh.pp == start.layout.mesh.pp && mesh.tp == start.layout.mesh.tp;
-      });
-      if (is_known) continue;
-      meshes.push_back(start.layout.mesh);
-      (void)descended(start, Goal::seconds, weigh);
       if (meshes.size() == max_starts) break;
+      if (meshes.insert(value_of(start.layout, LayoutOption::mesh)).second) improve(start, Goal::seconds);
     }
-    if (!starts.empty()) (void)descended(starts.front(), Goal::bytes, weigh);
+    improve(*std::min_element(starts.begin(), starts.end(),
+                              [](const auto& a, const auto& b) { return is_better(a, b, Goal::bytes); }),
+            Goal::bytes);
   }
 
   /// All estimates, best first.
@@ -186,7 +205,7 @@ class Search {
     std::vector<WeighedLayout> starts = known_in(plans_);
     std::sort(starts.begin(), starts.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
     for (std::size_t i = 0; i < std::min(max_starts, starts.size()); ++i)
-      (void)descended(starts[i], Goal::seconds, weigh);
+      descend(starts[i], Goal::seconds, all_of<LayoutOption>, weigh);
   }
 
   /// Of each option, those that are likely to be its best change.
@@ -236,8 +255,8 @@ class Search {
 
   void gather() {
     std::vector<WeighedLayout> all = known_in(plans_);
-    if (all.empty()) all = known_in(estimates_);
-    if (all.empty()) fail<InputError>("no layout of {} can be planned: it was refused or interrupted", written_.name);
+    if (all.empty()) all = checked_estimates();
+    if (all.empty()) space_.refuse_all(refusals_);
     result_.estimated = estimates_.size();
     result_.planned = plans_.size();
     result_.front = front_of(all);
@@ -246,6 +265,21 @@ class Search {
     for (const WeighedLayout& each : all)
       if (each.fits && result_.best.size() < max_best) result_.best.push_back(each);
     gather_changes(all);
+  }
+
+  /// The best estimates, of layouts that the experiment's checks accept.
+  std::vector<WeighedLayout> checked_estimates() {
+    std::vector<WeighedLayout> found;
+    for (const WeighedLayout& estimate : ranked_estimates()) {
+      if (found.size() == max_best) break;
+      try {
+        check(space_.experiment(estimate.layout));
+        found.push_back(estimate);
+      } catch (const InputError& error) {
+        refuse(estimate.layout, error);
+      }
+    }
+    return found;
   }
 
   void gather_changes(const std::vector<WeighedLayout>& ranked) {
@@ -262,12 +296,14 @@ class Search {
   const Experiment& written_;
   const LayoutSpace& space_;
   const LayoutSearchOptions& options_;
-  LayoutEstimator estimator_;
   LayoutPlanner planner_;
+  LayoutEstimator estimator_;
   std::map<std::string, Weighed> estimates_;
   std::map<std::string, Weighed> plans_;
-  std::optional<double> best_seconds_;  // of the planned layouts that fit
-  double work_ = 0;                     // of all plans
+  std::map<std::string, std::string> refusals_;  // the last one of each mesh
+  std::optional<double> best_seconds_;           // of the planned layouts that fit
+  bool has_found_ = false;                       // whether any layout is possible
+  double work_ = 0;                              // of all plans
   LayoutSearchResult result_;
 };
 

@@ -35,7 +35,7 @@ struct LayoutSearchOptions {
   int ranks = 1;
   LayoutFreedom freedom{};
   /// How much may be simulated: the layers that all ranks compute in a step, summed over the layouts that are planned.
-  double max_work = 40'000;
+  double max_work = 30'000;
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// Whether to end with the best that has been found.
   std::function<bool()> is_interrupted = [] { return false; };
@@ -52,14 +52,17 @@ struct LayoutSearchResult {
   std::vector<LayoutChange> changes{};
   /// The layout with the smallest peak memory. The best of all if none fits.
   WeighedLayout smallest{};
-  double bound = 0;            // bound_seconds
+  double bound = 0;  // bound_seconds
+  /// The parts of the batch that batch norms normalise, if the search had to keep their number.
+  std::optional<std::int64_t> norm_groups{};
   std::size_t considered = 0;  // layouts in the space
   std::size_t estimated = 0;
   std::size_t planned = 0;
   bool is_interrupted = false;
 };
 
-/// `written` is on plan; its memory_budget is that of each rank, 0: none.
+/// `written` is on plan; its memory_budget is that of each rank, 0: none. InputError, with the reason for each mesh, if
+/// no layout is possible.
 LayoutSearchResult search_layouts(const Experiment& written, const LayoutSpace& space,
                                   const std::shared_ptr<const Dataset>& dataset, const LayoutSearchOptions& options);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "experiments/training/experiment_checks.h"
 #include "experiments/training/layout/fastest_placements.h"
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/run_plan.h"
@@ -38,7 +37,7 @@ void put_first(std::vector<T>& values, const T& value) {
 }  // namespace
 
 LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreedom& freedom)
-    : experiment_(written), freedom_(freedom) {
+    : experiment_(written), freedom_(freedom), ranks_(ranks) {
   if (written.train.forward_only) fail<InputError>("train.forward_only: expected a training: a search weighs steps");
   // The sample of classes must not depend on the number of the head's ranks.
   for (std::size_t set = 0; set < written.heads(); ++set)
@@ -58,22 +57,28 @@ LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreed
               .shard = written.train.shard,
               .over = written.head.over,
               .logits = written.head.logits};
-  add_meshes(ranks);
+  add_meshes();
 }
 
-void LayoutSpace::add_meshes(int ranks) {
-  std::string refusals;
-  for (std::int64_t tp = 1; tp <= ranks; ++tp)
-    for (std::int64_t pp = 1; ranks % tp == 0 && pp <= ranks / tp; ++pp) {
-      if (ranks / tp % pp != 0) continue;
-      const MeshConfig mesh{.dp = ranks / tp / pp, .pp = pp, .tp = tp};
+void LayoutSpace::add_meshes() {
+  for (std::int64_t tp = 1; tp <= ranks_; ++tp)
+    for (std::int64_t pp = 1; ranks_ % tp == 0 && pp <= ranks_ / tp; ++pp) {
+      if (ranks_ / tp % pp != 0) continue;
+      const MeshConfig mesh{.dp = ranks_ / tp / pp, .pp = pp, .tp = tp};
       if (const std::string why = refusal(mesh); why.empty())
         meshes_.push_back(mesh);
       else
-        refusals += fmt::format("\n  {}: {}", to_string(mesh_of(Layout{.mesh = mesh})), why);
+        refusals_[to_string(mesh_of(Layout{.mesh = mesh}))] = why;
     }
-  if (meshes_.empty())
-    fail<InputError>("no mesh of {} {} trains {}:{}", ranks, ranks == 1 ? "rank" : "ranks", experiment_.name, refusals);
+  if (meshes_.empty()) refuse_all({});
+}
+
+void LayoutSpace::refuse_all(const std::map<std::string, std::string>& reasons) const {
+  std::map<std::string, std::string> all = refusals_;
+  all.insert(reasons.begin(), reasons.end());
+  std::string text;
+  for (const auto& [mesh, why] : all) text += fmt::format("\n  {}: {}", mesh, why);
+  fail<InputError>("no mesh of {} {} trains {}:{}", ranks_, ranks_ == 1 ? "rank" : "ranks", experiment_.name, text);
 }
 
 std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
@@ -81,45 +86,32 @@ std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
   if (mesh.pp > static_cast<std::int64_t>(applications_))
     return fmt::format("the model has {} layers, fewer than stages", applications_);
   const std::vector<std::int64_t> micro_batches = micro_batches_of(mesh);
-  if (micro_batches.empty()) {
-    const std::int64_t groups = norm_groups(experiment_, written_.mesh.dp, written_.micro_batches);
-    if (mesh.dp > train.batch / (freedom_.micro_batches ? 1 : train.micro_batches))
-      return fmt::format("train.batch = {} has fewer samples than parts, dp {} x {} micro-batches", train.batch,
-                         mesh.dp, freedom_.micro_batches ? 1 : train.micro_batches);
+  const std::int64_t min_count = freedom_.micro_batches ? 1 : train.micro_batches;
+  if (mesh.dp * min_count > train.batch)
+    return fmt::format("train.batch = {} has fewer samples than parts, dp {} x {} micro-batch{}", train.batch, mesh.dp,
+                       min_count, min_count == 1 ? "" : "es");
+  if (micro_batches.empty())
     return fmt::format("batch norms would not normalise {} parts of the batch, as in the file (--allow norm_groups)",
-                       groups);
-  }
-  Layout layout = written_;
-  layout.mesh = mesh;
-  layout.micro_batches = micro_batches.front();
-  if (schedules_of(mesh.pp, layout.micro_batches).empty())
-    return fmt::format("no schedule takes {} stages and {} micro-batches", mesh.pp, layout.micro_batches);
-  const std::optional<Layout> first = fitted(layout);
-  std::string why = "no layout is possible";
-  if (!first) return why;
-  // The head's options do not fit every mesh: one that does is enough.
-  for (const AxisSet over : overs_of(mesh)) {
-    Layout with_head = *first;
-    with_head.over = over;
-    try {
-      check(experiment(with_head));
-      return {};
-    } catch (const InputError& error) {
-      why = error.what();
-    }
-  }
-  return why;
+                       fixed_norm_groups().value_or(0));
+  if (schedules_of(mesh.pp, micro_batches.front()).empty())
+    return fmt::format("no schedule takes {} stages and {} micro-batches", mesh.pp, micro_batches.front());
+  return {};
+}
+
+std::optional<std::int64_t> LayoutSpace::fixed_norm_groups() const {
+  if (!has_batch_norms_ || freedom_.norm_groups) return {};
+  return norm_groups(experiment_, written_.mesh.dp, written_.micro_batches);
 }
 
 std::vector<std::int64_t> LayoutSpace::micro_batches_of(const MeshConfig& mesh) const {
   const std::int64_t batch = experiment_.train.batch;
-  const std::int64_t groups = norm_groups(experiment_, written_.mesh.dp, written_.micro_batches);
+  const std::optional<std::int64_t> groups = fixed_norm_groups();
   std::vector<std::int64_t> found;
   for (std::int64_t count = 1; count <= batch / mesh.dp; ++count) {
     if (freedom_.micro_batches ? batch % count != 0 && count != written_.micro_batches
                                : count != written_.micro_batches)
       continue;
-    if (has_batch_norms_ && !freedom_.norm_groups && norm_groups(experiment_, mesh.dp, count) != groups) continue;
+    if (groups && norm_groups(experiment_, mesh.dp, count) != *groups) continue;
     found.push_back(count);
   }
   put_first(found, written_.micro_batches);
@@ -216,14 +208,18 @@ std::vector<bool> LayoutSpace::placements_of(const Layout& layout) const {
 }
 
 const std::optional<std::vector<PlacementConfig>>& LayoutSpace::automatic_placements(const Layout& layout) const {
-  const std::string key = fmt::format("{} {} {} {}", value_of(layout, LayoutOption::mesh), layout.micro_batches,
-                                      name_of(layout.shard), experiment_.memory_budget > 0 ? to_string(layout) : "");
+  // Nothing else changes the planner's choice but the budget that the head leaves.
+  Layout placed = written_;
+  placed.mesh = layout.mesh;
+  placed.micro_batches = layout.micro_batches;
+  if (experiment_.memory_budget > 0) placed.over = layout.over;
+  const std::string key = to_string(placed);
   const auto known = placements_.find(key);
   if (known != placements_.end()) return known->second;
   std::optional<std::vector<PlacementConfig>>& found = placements_[key];
   if (layout.mesh.dp * layout.mesh.tp == 1) return found;
   try {
-    std::vector<PlacementConfig> fastest = fastest_placements(with_options(layout));
+    std::vector<PlacementConfig> fastest = fastest_placements(with_options(placed));
     const auto shares_samples = [](const PlacementConfig& layer) {
       return layer.parallel == Parallel::data && layer.other.value_or(Parallel::data) == Parallel::data;
     };
@@ -376,7 +372,7 @@ std::size_t LayoutSpace::size() const {
   std::size_t count = 0;
   for (const Layout& start : starts())
     count += shards_of(start.mesh).size() * overs_of(start.mesh).size() * logits().size() * cuts_of(start).size() *
-             placements_of(start).size();
+             (start.mesh.dp * start.mesh.tp > 1 ? 2 : 1);
   return count;
 }
 

@@ -31,12 +31,15 @@ struct LayoutFreedom {
 
 class LayoutSpace {
  public:
-  /// `written` is on plan. InputError if no mesh of this number of ranks trains it, with the reason for each mesh.
+  /// `written` is on plan. InputError if no mesh of this number of ranks is possible, with the reason for each mesh.
+  /// The checks of the experiment, which take longer, may refuse some of the layouts later.
   LayoutSpace(const Experiment& written, int ranks, const LayoutFreedom& freedom);
 
   /// The experiment's own layout. Its mesh may have another number of ranks than those of the space.
   const Layout& written() const { return written_; }
   const std::vector<MeshConfig>& meshes() const { return meshes_; }
+  /// Throws the InputError that no mesh trains the experiment. `reasons`: those of the meshes that seemed possible.
+  [[noreturn]] void refuse_all(const std::map<std::string, std::string>& reasons) const;
   /// The layouts of the space that differ from this one in one option. Where they must, others follow: a mesh without
   /// stages has no schedule.
   std::vector<Layout> changes(const Layout& from, LayoutOption option) const;
@@ -44,11 +47,13 @@ class LayoutSpace {
   std::vector<Layout> starts() const;
   /// All layouts, or none if there are more than this number.
   std::vector<Layout> all(std::size_t max_layouts) const;
-  /// The number of layouts.
+  /// The number of layouts, if the planner finds placements of its own for each of them.
   std::size_t size() const;
 
   /// The experiment with this layout. InputError if the planner finds no placements for it.
   Experiment experiment(const Layout& layout) const;
+  /// The number of parts of the batch that batch norms normalise, if all layouts must keep it.
+  std::optional<std::int64_t> fixed_norm_groups() const;
   /// The number of layers and other applications of the model.
   std::size_t applications() const { return applications_; }
 
@@ -58,7 +63,7 @@ class LayoutSpace {
     std::int64_t chunks = 1;
   };
 
-  void add_meshes(int ranks);
+  void add_meshes();
   /// Why no layout has this mesh; empty if one has.
   std::string refusal(const MeshConfig& mesh) const;
   std::vector<std::int64_t> micro_batches_of(const MeshConfig& mesh) const;
@@ -81,7 +86,9 @@ class LayoutSpace {
   std::size_t applications_ = 0;
   bool has_batch_norms_ = false;
   bool names_stages_ = false;
+  int ranks_;
   std::vector<MeshConfig> meshes_;
+  std::map<std::string, std::string> refusals_;  // of the other meshes
   mutable std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Scheduled>> schedules_;
   mutable std::map<std::string, std::optional<std::vector<PlacementConfig>>> placements_;
 };

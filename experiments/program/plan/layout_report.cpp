@@ -22,7 +22,7 @@ std::string_view short_name(LayoutOption option) {
 }
 
 /// A table of layouts. Options that are the same in all of them are listed above it instead.
-std::string layout_table(std::span<const WeighedLayout> layouts, double bound) {
+std::string layout_table(std::span<const WeighedLayout> layouts) {
   std::vector<LayoutOption> columns;
   std::vector<std::string> common;
   for (const LayoutOption option : all_of<LayoutOption>) {
@@ -46,14 +46,12 @@ std::string layout_table(std::span<const WeighedLayout> layouts, double bound) {
   std::vector<std::string> headings;
   for (const LayoutOption option : columns) headings.emplace_back(short_name(option));
   headings.push_back(heading("step time", time));
-  headings.emplace_back("gap (%)");
   headings.push_back(heading("peak memory", memory));
   Grid grid(headings);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     std::vector<std::string> row;
     for (const LayoutOption option : columns) row.push_back(value_of(layouts[i].layout, option));
     row.push_back(seconds.cell(i, time));
-    row.push_back(significant(100 * (layouts[i].figures.seconds / bound - 1)));
     row.push_back(bytes.cell(i, memory));
     grid.add(std::move(row));
   }
@@ -86,22 +84,28 @@ std::string layout_text(const LayoutReport& report) {
   std::string text = fmt::format("{}: the fastest layouts of {} {}{}\n", report.name, report.ranks,
                                  report.ranks == 1 ? "rank" : "ranks",
                                  report.budget > 0 ? " within " + format_bytes(report.budget) + " each" : "");
-  text += layout_table(result.best, result.bound);
+  text += layout_table(result.best);
   if (result.written)
     text += fmt::format("\nthe file itself ({}): {}{}\n", value_of(result.written->layout, LayoutOption::mesh),
                         figures_words(result.written->figures), result.written->fits ? "" : ", which does not fit");
   if (result.written && !result.changes.empty())
     text += "\nthe best change of each option alone, compared with the file\n" + changes_table(report);
   text += "\ntime against memory: no layout that was " + std::string(is_planned ? "planned" : "estimated") +
-          " is both faster and smaller than one of these\n" + layout_table(result.front, result.bound);
+          " is both faster and smaller than one of these\n" + layout_table(result.front);
   const std::array bound{result.bound};
   const Unit unit = unit_of_seconds(bound);
   text += fmt::format(
-      "\nLower bound: {} {}, the operations of a step at the full speed of all ranks, without messages, idle ranks or "
-      "reads of memory. The gap is to this bound.\n",
-      in_unit(result.bound, unit), unit.name);
-  text += fmt::format("{} layouts are possible; {} were estimated, {} planned.", result.considered, result.estimated,
-                      result.planned);
+      "\nLower bound: {} {}, the operations of a step at the full speed of all ranks, without messages, idle ranks and "
+      "reads of memory. The fastest layout takes {} % more.\n",
+      in_unit(result.bound, unit), unit.name,
+      significant(100 * (result.best.front().figures.seconds / result.bound - 1)));
+  if (result.norm_groups)
+    text += fmt::format(
+        "All layouts let batch norms normalise {} parts of the batch, as the file does (--allow "
+        "norm_groups).\n",
+        *result.norm_groups);
+  text += fmt::format("Up to {} layouts are possible; {} were estimated, {} planned.", result.considered,
+                      result.estimated, result.planned);
   if (!is_planned) text += " All figures are estimates: these layouts are too large to be planned in a search.";
   if (result.is_interrupted) text += " The search was interrupted: better layouts may exist.";
   return text + "\n";
