@@ -124,7 +124,7 @@ const std::vector<LayoutSpace::Scheduled>& LayoutSpace::schedules_of(std::int64_
   if (known != schedules_.end()) return known->second;
   std::vector<Scheduled>& found = schedules_[{pp, micro_batches}];
   if (pp == 1) {
-    found.push_back({});
+    found.push_back({.name = "1f1b", .chunks = 1});
     return found;
   }
   const bool is_of_file =

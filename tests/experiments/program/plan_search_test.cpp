@@ -86,9 +86,9 @@ TEST_CASE("the experiment that a search writes trains the same thing") {
 
 TEST_CASE("a search prints tables, the bound, and what it has tried") {
   const Searched search(pipeline());
-  const Called called = search({"--budget", "32MB", "--ranks", "2", "--allow", "recompute,micro_batches"});
+  const Called called = search({"--budget", "32MB", "--allow", "recompute,micro_batches"});
   REQUIRE(called.code == 0);
-  for (const char* text : {"small: the fastest layouts of 2 ranks within 30.5 MiB each\n",
+  for (const char* text : {"small: the fastest layouts of 4 ranks within 30.5 MiB each\n",
                            "the file itself (pp 4): ", "the best change of each option alone, compared with the file\n",
                            "time against memory: ", "\nLower bound: ", " were estimated, "})
     CHECK_MESSAGE(called.out.find(text) != std::string::npos, text);
@@ -134,6 +134,7 @@ TEST_CASE("wrong options of a search are errors") {
         "heddle: --budget: expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got \"32\"\n");
   Json normed = pipeline();
   normed["model"]["embedding_norm"] = true;
+  normed["mesh"] = {{"dp", 2}};
   const Called no_mesh = Searched(normed)({"--ranks", "97"});
   CHECK(no_mesh.code == 2);
   CHECK(
@@ -151,7 +152,7 @@ TEST_CASE("wrong options of a search are errors") {
   CHECK(without_search({"--ranks", "2"}) == "heddle: --ranks requires --search\n");
   CHECK(without_search({"--allow", "recompute"}) == "heddle: --allow requires --search\n");
   CHECK(without_search({"--force"}) == "heddle: --force requires --search\n");
-  CHECK(without_search({"--search", "--maximise", "head.classes"}) == "heddle: --search excludes --maximise\n");
+  CHECK(without_search({"--search", "--maximise", "head.classes"}) == "heddle: --maximise excludes --search\n");
 }
 
 }  // namespace heddle::test::plan_search_test

@@ -151,7 +151,7 @@ TEST_CASE("every layout keeps the batch, the micro-batches and the parts that ba
 }
 
 TEST_CASE("a change of one option leaves the others as they are, unless the mesh does not permit them") {
-  const Experiment experiment = small_convolutions(replicated);
+  const Experiment experiment = small_convolutions(R"({"classes": 100})");
   const LayoutSpace space(experiment, 4, {.recompute = true, .micro_batches = true, .norm_groups = true});
   for (const LayoutOption option : all_of<LayoutOption>) {
     CAPTURE(name_of(option));
