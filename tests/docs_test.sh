@@ -52,6 +52,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle eval results/quickstart/checkpoint/sharded --set 'evaluation.sets=[{\"name\": \"drawn\", \"type\": \"drawn\"}]'"]=$results
   ["./heddle notebook results/head_scaling"]=$results
   ["./heddle notebook results/quickstart"]="needs Jupyter; tests/notebooks_export has its tests"
+  ["./heddle plan experiments/ten_million.json --search --ranks 8 --budget 8GB --out searched.json"]="takes longer than a minute; tests/experiments/program/plan_search_test.cpp searches smaller models"
   ["./heddle plan experiments/max_classes.json --maximise head.classes --budget 32GB"]=$claimed
   ["./heddle plan experiments/memory_balance.json"]=$claimed
   ["./heddle plan experiments/memory_balance.json --maximise train.batch"]=$claimed

@@ -19,13 +19,15 @@ ARROWS = {
     'experiments/data': ['framework'],
     'experiments/training': ['experiments/data', 'models'],
     'experiments/config': ['experiments/training'],
+    'experiments/layout_search': ['experiments/training'],
     'experiments/export': ['experiments/training'],
     'experiments/search': ['experiments/export'],
     'experiments/import': ['framework'],
     'experiments/extensions': ['experiments/training'],
     'experiments/results': ['experiments/training'],
-    'experiments/program': ['experiments/config', 'experiments/extensions', 'experiments/import', 'experiments/results',
-                            'experiments/search', 'notebooks_export'],
+    'experiments/program': ['experiments/config', 'experiments/extensions', 'experiments/import',
+                            'experiments/layout_search', 'experiments/results', 'experiments/search',
+                            'notebooks_export'],
     'tests': ['experiments/program'],
 }
 # A program that trains from C++ needs neither the JSON reader nor the command line.

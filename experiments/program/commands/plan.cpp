@@ -4,7 +4,8 @@
 #include <CLI/CLI.hpp>
 
 #include "experiments/program/commands/command.h"
-#include "experiments/program/maximise.h"
+#include "experiments/program/plan/maximise.h"
+#include "experiments/program/plan/search_plan.h"
 #include "experiments/program/run_results.h"
 #include "experiments/program/study_input.h"
 #include "experiments/results/grid.h"
@@ -16,6 +17,7 @@
 #include "framework/error.h"
 #include "framework/kernels/needs.h"
 #include "framework/tensors/memory.h"
+#include "parallel/communicator/transport.h"
 
 namespace heddle {
 
@@ -25,10 +27,20 @@ struct PlanCommand {
   std::filesystem::path file;
   std::vector<std::string> sets;
   bool json = false;
-  std::string maximise;       // a dotted path; empty: nothing is searched
-  std::string budget;         // of each rank in a search; empty: each variant's memory_budget
-  std::filesystem::path out;  // results folder; empty: none is written
+  std::string maximise;  // a dotted path; empty: nothing is searched
+  std::string budget;    // of each rank in a search; empty: each variant's memory_budget
+  bool search = false;   // the fastest layout is searched for
+  LayoutSearchCommand layouts{};
+  std::filesystem::path out;  // results folder, or the experiment that a search for layouts writes; empty: none
 };
+
+std::int64_t budget_of_option(const std::string& text) {
+  try {
+    return budget_bytes(text);
+  } catch (const InputError& error) {
+    fail<InputError>("--budget: {}", error.what());
+  }
+}
 
 /// The budget of a search: the variant's own, if it has one.
 std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
@@ -37,11 +49,7 @@ std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
       fail<InputError>("--maximise: expected --budget, or a memory_budget in the experiment; {} has none", member.name);
     return member.root.memory_budget;
   }
-  try {
-    return budget_bytes(command.budget);
-  } catch (const InputError& error) {
-    fail<InputError>("--budget: {}", error.what());
-  }
+  return budget_of_option(command.budget);
 }
 
 IntegerField searched_field(const PlanCommand& command, const StudyVariant& member) {
@@ -114,8 +122,17 @@ std::string flops_table(const RunResult& run) {
 /// A search prints the plan of each variant with the largest value of a field that fits. Returns 3 if no value fits for
 /// one of them.
 int plan_command(const PlanCommand& command, const Console& console) {
+  if (!command.budget.empty() && command.maximise.empty() && !command.search)
+    fail<InputError>("plan: --budget is for --maximise and --search");
   Study<Experiment> study = read_study<Experiment>(command.file, command.sets);
   print_warnings(study, console);
+  if (command.search) {
+    LayoutSearchCommand layouts = command.layouts;
+    layouts.json = command.json;
+    layouts.out = command.out;
+    if (!command.budget.empty()) layouts.budget = budget_of_option(command.budget);
+    return search_plan(std::move(study), layouts, console);
+  }
   std::vector<DeviceType> devices;
   for (StudyVariant& member : study.variants) {
     devices.push_back(member.root.device);
@@ -167,10 +184,29 @@ void add_plan(CLI::App& app, CommandCall& call) {
                      "find the largest value of this field, such as head.classes, with which every rank of each "
                      "variant stays within the budget")
           ->type_name("FIELD");
-  app.add_option("--budget", command->budget, "the bytes of each rank: 32GB, 32GiB or 4096 (default: memory_budget)")
-      ->type_name("BYTES")
-      ->needs(maximise);
-  add_out_option(app, command->out, "also write a results folder: summary.json and the files of a run");
+  app.add_option("--budget", command->budget,
+                 "with --maximise or --search: the bytes of each rank: 32GB, 32GiB or 4096 (default: memory_budget)")
+      ->type_name("BYTES");
+  CLI::Option* const search =
+      app.add_flag("--search", command->search,
+                   "find the layout with the shortest step that fits: mesh, schedule, cut, placements, shards and "
+                   "head; every layout trains the same thing. Writes it as an experiment")
+          ->excludes(maximise);
+  app.add_option("--ranks", command->layouts.ranks, "with --search: the number of ranks (default: that of the mesh)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{max_ranks}))
+      ->needs(search);
+  app.add_option("--allow", command->layouts.allowed,
+                 "with --search: what else may change: recompute, micro_batches, norm_groups (batch norms normalise "
+                 "other parts of the batch)")
+      ->type_name("WORD,..")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->needs(search);
+  app.add_flag("--force", command->layouts.replaces, "with --search: replace the experiment that exists already")
+      ->needs(search);
+  add_out_option(app, command->out,
+                 "also write a results folder: summary.json and the files of a run; with --search, the experiment's "
+                 "file (default: NAME_searched.json)");
   app.callback([&call, command] { call.code = plan_command(*command, call.console); });
 }
 

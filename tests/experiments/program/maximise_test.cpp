@@ -1,5 +1,5 @@
 // The search for the largest value that fits a budget, by itself and as `heddle plan --maximise`.
-#include "experiments/program/maximise.h"
+#include "experiments/program/plan/maximise.h"
 
 #include <cmath>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "experiments/program/maximise.h"
+#include "experiments/program/plan/maximise.h"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,46 @@
+#include "experiments/layout_search/layout.h"
+
+#include <fmt/format.h>
+
+namespace heddle {
+
+std::string value_of(const Layout& layout, LayoutOption option) {
+  switch (option) {
+    case LayoutOption::mesh:
+      return to_string(mesh_of(layout));
+    case LayoutOption::schedule:
+      if (layout.mesh.pp == 1) return "no pipeline";
+      return layout.chunks == 1 ? layout.schedule : fmt::format("{}, v = {}", layout.schedule, layout.chunks);
+    case LayoutOption::micro_batches:
+      return std::to_string(layout.micro_batches);
+    case LayoutOption::recompute:
+      return std::string(name_of(layout.recompute));
+    case LayoutOption::shard:
+      return std::string(name_of(layout.shard));
+    case LayoutOption::placements:
+      return layout.places_automatically ? "automatic" : "written";
+    case LayoutOption::cut:
+      return std::string(name_of(layout.cut));
+    case LayoutOption::over:
+      return layout.over == every_axis ? "all" : to_string(layout.over);
+    case LayoutOption::logits:
+      return std::string(name_of(layout.logits));
+  }
+  return {};
+}
+
+std::string to_string(const Layout& layout) {
+  std::string text;
+  for (const LayoutOption option : all_of<LayoutOption>) {
+    if (!text.empty()) text += ", ";
+    if (option != LayoutOption::mesh) text += fmt::format("{} ", name_of(option));
+    text += value_of(layout, option);
+  }
+  return text;
+}
+
+Mesh mesh_of(const Layout& layout) {
+  return Mesh(static_cast<int>(layout.mesh.dp), static_cast<int>(layout.mesh.pp), static_cast<int>(layout.mesh.tp));
+}
+
+}  // namespace heddle

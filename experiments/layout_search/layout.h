@@ -1,0 +1,59 @@
+// A layout: the part of an experiment that decides how its training is spread over ranks, and not what is trained.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "experiments/training/experiment.h"
+
+namespace heddle {
+
+/// What decides where the model is cut into stages. `automatic` is the profile's estimate of the layers' times, `time`
+/// their measured times with the speeds of the ranks.
+enum class CutChoice { written, automatic, time, memory };
+template <>
+inline constexpr auto enum_names<CutChoice> = enum_table<CutChoice>({
+    {CutChoice::written, "written"},
+    {CutChoice::automatic, "automatic"},
+    {CutChoice::time, "time"},
+    {CutChoice::memory, "memory"},
+});
+
+/// Of several heads, each keeps its own `over` and `logits`.
+struct Layout {
+  MeshConfig mesh{};
+  std::string schedule = "1f1b";
+  std::int64_t chunks = 1;
+  std::int64_t micro_batches = 1;
+  Recompute recompute = Recompute::never;
+  ShardedState shard = ShardedState::none;
+  AxisSet over = every_axis;
+  Logits logits = Logits::sharded;
+  CutChoice cut = CutChoice::written;
+  /// Whether the planner chooses the placements of the layers (fastest_placements) in place of the experiment's.
+  bool places_automatically = false;
+};
+
+/// The parts of a layout that may be changed one at a time, under the experiment's keys.
+enum class LayoutOption { mesh, schedule, micro_batches, recompute, shard, placements, cut, over, logits };
+template <>
+inline constexpr auto enum_names<LayoutOption> = enum_table<LayoutOption>({
+    {LayoutOption::mesh, "mesh"},
+    {LayoutOption::schedule, "pipeline.schedule"},
+    {LayoutOption::micro_batches, "train.micro_batches"},
+    {LayoutOption::recompute, "pipeline.recompute"},
+    {LayoutOption::shard, "train.shard"},
+    {LayoutOption::placements, "model.placements"},
+    {LayoutOption::cut, "model.stages"},
+    {LayoutOption::over, "head.over"},
+    {LayoutOption::logits, "head.logits"},
+});
+
+/// An option's value in words: `dp 2 x pp 4`, `interleaved, v = 2` with v stages per rank.
+std::string value_of(const Layout& layout, LayoutOption option);
+/// All of them in one line, which is different for every layout.
+std::string to_string(const Layout& layout);
+
+Mesh mesh_of(const Layout& layout);
+
+}  // namespace heddle

@@ -1,0 +1,69 @@
+// Searches for the layout with which a step of an experiment is shortest, and every rank stays within its memory.
+//
+// The whole space is too large to plan. All meshes, numbers of micro-batches, schedules and recomputations are
+// estimated (LayoutEstimator), and the best of them improved one option at a time. The most promising are planned
+// (LayoutPlanner), and the best of these is again improved one option at a time, until nothing that is promising is
+// left or the search has simulated enough. Where few layouts are possible, all are planned. The same search gives the
+// same result on every machine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/layout_search/layout_figures.h"
+
+namespace heddle {
+
+struct WeighedLayout {
+  Layout layout{};
+  LayoutFigures figures{};
+  bool fits = true;
+  bool is_planned() const { return figures.peak.has_value(); }
+};
+
+/// A layout that differs from the experiment's in one option.
+struct LayoutChange {
+  LayoutOption option = LayoutOption::mesh;
+  WeighedLayout changed{};
+};
+
+struct LayoutSearchOptions {
+  int ranks = 1;
+  LayoutFreedom freedom{};
+  /// How much may be simulated: the layers that all ranks compute in a step, summed over the layouts that are planned.
+  double max_work = 30'000;
+  std::function<void(const std::string&)> on_progress = [](const std::string&) {};
+  /// Whether to end with the best that has been found.
+  std::function<bool()> is_interrupted = [] { return false; };
+};
+
+struct LayoutSearchResult {
+  /// The experiment as it is, whose mesh may have another number of ranks. Absent if simulating it is too much.
+  std::optional<WeighedLayout> written{};
+  /// The fastest layouts that fit, at most ten. Planned ones, unless the space has none small enough to simulate.
+  std::vector<WeighedLayout> best{};
+  /// Those than which no other layout is both faster and smaller, from the fastest to the smallest.
+  std::vector<WeighedLayout> front{};
+  /// For each option the fastest layout that fits and differs from the experiment's in that option alone.
+  std::vector<LayoutChange> changes{};
+  /// The layout with the smallest peak memory. The best of all if none fits.
+  WeighedLayout smallest{};
+  double bound = 0;  // bound_seconds
+  /// The parts of the batch that batch norms normalise, if the search had to keep their number.
+  std::optional<std::int64_t> norm_groups{};
+  std::size_t considered = 0;  // layouts in the space
+  std::size_t estimated = 0;
+  std::size_t planned = 0;
+  bool is_interrupted = false;
+};
+
+/// `written` is on plan; its memory_budget is that of each rank, 0: none. InputError, with the reason for each mesh, if
+/// no layout is possible.
+LayoutSearchResult search_layouts(const Experiment& written, const LayoutSpace& space,
+                                  const std::shared_ptr<const Dataset>& dataset, const LayoutSearchOptions& options);
+
+}  // namespace heddle

@@ -1,0 +1,379 @@
+#include "experiments/layout_search/layout_space.h"
+
+#include <algorithm>
+
+#include "experiments/training/layout/fastest_placements.h"
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/run_plan.h"
+#include "framework/error.h"
+#include "parallel/pipeline/schedules.h"
+
+namespace heddle {
+
+namespace {
+
+/// The most stages of a rank that are considered. More of them seldom save time and cost messages.
+constexpr int max_chunks = 4;
+
+bool is_same(const MeshConfig& a, const MeshConfig& b) {
+  return a.dp == b.dp && a.pp == b.pp && a.tp == b.tp;
+}
+
+/// The axes of a set along which the mesh has several ranks.
+AxisSet effective(AxisSet over, const MeshConfig& mesh) {
+  return mesh_of(Layout{.mesh = mesh}).larger_than_one(over);
+}
+
+/// The parts of the batch that batch norms normalise by themselves.
+std::int64_t norm_groups(const Experiment& experiment, std::int64_t dp, std::int64_t micro_batches) {
+  return (experiment.model.synchronized_norms ? 1 : dp) * micro_batches;
+}
+
+template <class T>
+void put_first(std::vector<T>& values, const T& value) {
+  std::stable_partition(values.begin(), values.end(), [&](const T& each) { return each == value; });
+}
+
+}  // namespace
+
+LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreedom& freedom)
+    : experiment_(written), freedom_(freedom), ranks_(ranks) {
+  if (written.train.forward_only) fail<InputError>("train.forward_only: expected a training: a search weighs steps");
+  // The sample of classes must not depend on the number of the head's ranks.
+  for (std::size_t set = 0; set < written.heads(); ++set)
+    if (HeadConfig& head = experiment_.head_of(set); head.samples())
+      head.sample.shards = head.sample.shards_over(mesh_of(written).size(head.class_axes()));
+  const ModelSpec model = model_of(written, image_shape(written.data));
+  applications_ = model.applications().size();
+  for (const ModelSpec::Application& application : model.applications()) {
+    has_batch_norms_ = has_batch_norms_ || application.layer->has_batch_statistics();
+    names_stages_ = names_stages_ || application.stage.has_value();
+  }
+  written_ = {.mesh = written.mesh,
+              .schedule = written.pipeline.schedule,
+              .chunks = written.mesh.pp > 1 && written.pipeline.schedule != "csv" ? shape_of(written).chunks : 1,
+              .micro_batches = written.train.micro_batches,
+              .recompute = written.pipeline.recompute,
+              .shard = written.train.shard,
+              .over = written.head.over,
+              .logits = written.head.logits};
+  add_meshes();
+}
+
+void LayoutSpace::add_meshes() {
+  for (std::int64_t tp = 1; tp <= ranks_; ++tp)
+    for (std::int64_t pp = 1; ranks_ % tp == 0 && pp <= ranks_ / tp; ++pp) {
+      if (ranks_ / tp % pp != 0) continue;
+      const MeshConfig mesh{.dp = ranks_ / tp / pp, .pp = pp, .tp = tp};
+      if (const std::string why = refusal(mesh); why.empty())
+        meshes_.push_back(mesh);
+      else
+        refusals_[to_string(mesh_of(Layout{.mesh = mesh}))] = why;
+    }
+  if (meshes_.empty()) refuse_all({});
+}
+
+void LayoutSpace::refuse_all(const std::map<std::string, std::string>& reasons) const {
+  std::map<std::string, std::string> all = refusals_;
+  all.insert(reasons.begin(), reasons.end());
+  std::string text;
+  for (const auto& [mesh, why] : all) text += fmt::format("\n  {}: {}", mesh, why);
+  fail<InputError>("no mesh of {} {} trains {}:{}", ranks_, ranks_ == 1 ? "rank" : "ranks", experiment_.name, text);
+}
+
+std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
+  const TrainConfig& train = experiment_.train;
+  if (mesh.pp > static_cast<std::int64_t>(applications_))
+    return fmt::format("the model has {} layers, fewer than stages", applications_);
+  const std::vector<std::int64_t> micro_batches = micro_batches_of(mesh);
+  const std::int64_t min_count = freedom_.micro_batches ? 1 : train.micro_batches;
+  if (mesh.dp * min_count > train.batch)
+    return fmt::format("train.batch = {} has fewer samples than parts, dp {} x {} micro-batch{}", train.batch, mesh.dp,
+                       min_count, min_count == 1 ? "" : "es");
+  if (micro_batches.empty())
+    return fmt::format("batch norms would not normalise {} parts of the batch, as in the file (--allow norm_groups)",
+                       fixed_norm_groups().value_or(0));
+  if (schedules_of(mesh.pp, micro_batches.front()).empty())
+    return fmt::format("no schedule takes {} stages and {} micro-batches", mesh.pp, micro_batches.front());
+  return {};
+}
+
+std::optional<std::int64_t> LayoutSpace::fixed_norm_groups() const {
+  if (!has_batch_norms_ || freedom_.norm_groups) return {};
+  return norm_groups(experiment_, written_.mesh.dp, written_.micro_batches);
+}
+
+std::vector<std::int64_t> LayoutSpace::micro_batches_of(const MeshConfig& mesh) const {
+  const std::int64_t batch = experiment_.train.batch;
+  const std::optional<std::int64_t> groups = fixed_norm_groups();
+  std::vector<std::int64_t> found;
+  for (std::int64_t count = 1; count <= batch / mesh.dp; ++count) {
+    if (freedom_.micro_batches ? batch % count != 0 && count != written_.micro_batches
+                               : count != written_.micro_batches)
+      continue;
+    if (groups && norm_groups(experiment_, mesh.dp, count) != *groups) continue;
+    found.push_back(count);
+  }
+  put_first(found, written_.micro_batches);
+  return found;
+}
+
+const std::vector<LayoutSpace::Scheduled>& LayoutSpace::schedules_of(std::int64_t pp,
+                                                                     std::int64_t micro_batches) const {
+  const auto known = schedules_.find({pp, micro_batches});
+  if (known != schedules_.end()) return known->second;
+  std::vector<Scheduled>& found = schedules_[{pp, micro_batches}];
+  if (pp == 1) {
+    found.push_back({.name = "1f1b", .chunks = 1});
+    return found;
+  }
+  const bool is_of_file =
+      written_.schedule == "csv" && written_.mesh.pp == pp && written_.micro_batches == micro_batches;
+  if (is_of_file) found.push_back({.name = written_.schedule, .chunks = 1});
+  for (const ScheduleType& type : schedule_types())
+    for (int chunks = type.min_chunks; chunks <= std::min(type.max_chunks.value_or(max_chunks), max_chunks); ++chunks) {
+      if (pp * chunks > static_cast<std::int64_t>(applications_)) continue;
+      if (pp * chunks > max_cells / micro_batches) continue;
+      try {
+        (void)make_schedule(
+            type.name,
+            {.ranks = static_cast<int>(pp), .micro_batches = static_cast<int>(micro_batches), .chunks = chunks});
+        found.push_back({.name = std::string(type.name), .chunks = chunks});
+      } catch (const InputError&) {
+        continue;  // it does not take this shape
+      }
+    }
+  return found;
+}
+
+std::vector<Recompute> LayoutSpace::recomputations() const {
+  std::vector<Recompute> found{written_.recompute};
+  if (freedom_.recompute)
+    for (const Recompute mode : all_of<Recompute>)
+      if (mode != written_.recompute) found.push_back(mode);
+  return found;
+}
+
+std::vector<ShardedState> LayoutSpace::shards_of(const MeshConfig& mesh) const {
+  std::vector<ShardedState> found{ShardedState::none};
+  if (mesh.dp * mesh.tp > 1) found.push_back(ShardedState::optimizer);
+  put_first(found, written_.shard);
+  return found;
+}
+
+std::vector<AxisSet> LayoutSpace::overs_of(const MeshConfig& mesh) const {
+  if (experiment_.heads() > 1 || experiment_.head.is_replicated()) return {written_.over};
+  std::vector<AxisSet> found{written_.over};
+  for (unsigned index = every_axis.index(); index > 0; --index) {
+    const AxisSet over = AxisSet::of_index(index);
+    if (std::none_of(found.begin(), found.end(),
+                     [&](AxisSet other) { return effective(other, mesh) == effective(over, mesh); }))
+      found.push_back(over);
+  }
+  return found;
+}
+
+std::vector<Logits> LayoutSpace::logits() const {
+  std::vector<Logits> found{written_.logits};
+  const HeadConfig& head = experiment_.head;
+  // The others hold all classes' logits on one rank, which these two forms of the head refuse.
+  const bool holds_few = head.is_replicated() || head.samples();
+  if (experiment_.heads() > 1 || head.stash) return found;
+  for (const Logits each : all_of<Logits>)
+    if (each != written_.logits && (!holds_few || each == Logits::sharded || each == Logits::fused))
+      found.push_back(each);
+  return found;
+}
+
+std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
+  if (layout.mesh.pp == 1) return {CutChoice::written};
+  const StagesConfig& stages = experiment_.model.stages;
+  const std::int64_t count = layout.mesh.pp * layout.chunks;
+  const bool is_fixed = names_stages_ || !stages.balance.empty();
+  std::vector<CutChoice> found;
+  // Whether named stages are as many shows in the checks of the experiment.
+  const bool is_own_mesh = is_same(layout.mesh, written_.mesh) && layout.chunks == written_.chunks;
+  if (!is_fixed || static_cast<std::int64_t>(stages.balance.size()) == count || (names_stages_ && is_own_mesh))
+    found.push_back(CutChoice::written);
+  if (layout.schedule == "csv") return {CutChoice::written};
+  if (is_fixed || stages.by) found.push_back(CutChoice::automatic);
+  if (is_fixed || stages.by != BalanceBy::time) found.push_back(CutChoice::time);
+  if (is_fixed || stages.by != BalanceBy::memory) found.push_back(CutChoice::memory);
+  return found;
+}
+
+std::vector<bool> LayoutSpace::placements_of(const Layout& layout) const {
+  if (automatic_placements(layout)) return {false, true};
+  return {false};
+}
+
+const std::optional<std::vector<PlacementConfig>>& LayoutSpace::automatic_placements(const Layout& layout) const {
+  // Nothing else changes the planner's choice but the budget that the head leaves.
+  Layout placed = written_;
+  placed.mesh = layout.mesh;
+  placed.micro_batches = layout.micro_batches;
+  if (experiment_.memory_budget > 0) placed.over = layout.over;
+  const std::string key = to_string(placed);
+  const auto known = placements_.find(key);
+  if (known != placements_.end()) return known->second;
+  std::optional<std::vector<PlacementConfig>>& found = placements_[key];
+  if (layout.mesh.dp * layout.mesh.tp == 1) return found;
+  try {
+    std::vector<PlacementConfig> fastest = fastest_placements(with_options(placed));
+    const auto shares_samples = [](const PlacementConfig& layer) {
+      return layer.parallel == Parallel::data && layer.other.value_or(Parallel::data) == Parallel::data;
+    };
+    if (!std::all_of(fastest.begin(), fastest.end(), shares_samples)) found = std::move(fastest);
+  } catch (const InputError&) {
+    found.reset();  // none fits into the budget
+  }
+  return found;
+}
+
+Experiment LayoutSpace::with_options(const Layout& layout) const {
+  Experiment experiment = experiment_;
+  experiment.mesh = layout.mesh;
+  experiment.train.micro_batches = layout.micro_batches;
+  experiment.train.shard = layout.shard;
+  experiment.pipeline.recompute = layout.recompute;
+  if (experiment.pipeline.schedule != layout.schedule || layout.schedule != "csv") {
+    experiment.pipeline.schedule = layout.schedule;
+    experiment.pipeline.file.clear();
+    experiment.pipeline.chunks = layout.mesh.pp > 1 ? layout.chunks : 0;
+  }
+  if (experiment.heads() == 1) {
+    experiment.head.over = layout.over;
+    experiment.head.logits = layout.logits;
+  }
+  if (layout.cut == CutChoice::written) return experiment;
+  experiment.model.stages = {};
+  if (layout.cut == CutChoice::time) experiment.model.stages.by = BalanceBy::time;
+  if (layout.cut == CutChoice::memory) experiment.model.stages.by = BalanceBy::memory;
+  for (LayerConfig& layer : experiment.model.layers) layer.stage = -1;
+  return experiment;
+}
+
+Experiment LayoutSpace::experiment(const Layout& layout) const {
+  Experiment experiment = with_options(layout);
+  if (!layout.places_automatically) return experiment;
+  const std::optional<std::vector<PlacementConfig>>& placements = automatic_placements(layout);
+  if (!placements) fail<InputError>("the planner finds no placements for {}", to_string(layout));
+  experiment.model.placements = *placements;
+  return experiment;
+}
+
+std::optional<Layout> LayoutSpace::fitted(Layout layout) const {
+  const auto has = [](const auto& values, const auto& value) {
+    return std::find(values.begin(), values.end(), value) != values.end();
+  };
+  const std::vector<std::int64_t> micro_batches = micro_batches_of(layout.mesh);
+  if (micro_batches.empty()) return {};
+  if (!has(micro_batches, layout.micro_batches)) layout.micro_batches = micro_batches.front();
+  const std::vector<Scheduled>& schedules = schedules_of(layout.mesh.pp, layout.micro_batches);
+  if (schedules.empty()) return {};
+  const auto is_this = [&](const Scheduled& each) {
+    return each.name == layout.schedule && each.chunks == layout.chunks;
+  };
+  if (std::none_of(schedules.begin(), schedules.end(), is_this)) {
+    const auto usual =
+        std::find_if(schedules.begin(), schedules.end(), [](const Scheduled& each) { return each.name == "1f1b"; });
+    const Scheduled& instead = usual == schedules.end() ? schedules.front() : *usual;
+    layout.schedule = instead.name;
+    layout.chunks = instead.chunks;
+  }
+  if (const auto shards = shards_of(layout.mesh); !has(shards, layout.shard)) layout.shard = shards.front();
+  const std::vector<AxisSet> overs = overs_of(layout.mesh);
+  const auto over = std::find_if(overs.begin(), overs.end(), [&](AxisSet each) {
+    return effective(each, layout.mesh) == effective(layout.over, layout.mesh);
+  });
+  layout.over = over == overs.end() ? overs.front() : *over;
+  if (const auto cuts = cuts_of(layout); !has(cuts, layout.cut)) layout.cut = cuts.front();
+  if (layout.places_automatically && !automatic_placements(layout)) layout.places_automatically = false;
+  return layout;
+}
+
+std::vector<Layout> LayoutSpace::changes(const Layout& from, LayoutOption option) const {
+  std::vector<Layout> changed;
+  const std::string before = value_of(from, option);
+  const auto add = [&](auto Layout::*member, const auto& value) {
+    Layout layout = from;
+    layout.*member = value;
+    const std::optional<Layout> possible = fitted(layout);
+    if (possible && value_of(*possible, option) != before) changed.push_back(*possible);
+  };
+  switch (option) {
+    case LayoutOption::mesh:
+      for (const MeshConfig& mesh : meshes_) add(&Layout::mesh, mesh);
+      break;
+    case LayoutOption::schedule:
+      for (const Scheduled& schedule : schedules_of(from.mesh.pp, from.micro_batches)) {
+        Layout layout = from;
+        layout.schedule = schedule.name;
+        layout.chunks = schedule.chunks;
+        const std::optional<Layout> possible = fitted(layout);
+        if (possible && value_of(*possible, option) != before) changed.push_back(*possible);
+      }
+      break;
+    case LayoutOption::micro_batches:
+      for (const std::int64_t count : micro_batches_of(from.mesh)) add(&Layout::micro_batches, count);
+      break;
+    case LayoutOption::recompute:
+      for (const Recompute mode : recomputations()) add(&Layout::recompute, mode);
+      break;
+    case LayoutOption::shard:
+      for (const ShardedState shard : shards_of(from.mesh)) add(&Layout::shard, shard);
+      break;
+    case LayoutOption::placements:
+      for (const bool automatic : placements_of(from)) add(&Layout::places_automatically, automatic);
+      break;
+    case LayoutOption::cut:
+      for (const CutChoice cut : cuts_of(from)) add(&Layout::cut, cut);
+      break;
+    case LayoutOption::over:
+      for (const AxisSet over : overs_of(from.mesh)) add(&Layout::over, over);
+      break;
+    case LayoutOption::logits:
+      for (const Logits each : logits()) add(&Layout::logits, each);
+      break;
+  }
+  return changed;
+}
+
+std::vector<Layout> LayoutSpace::starts() const {
+  std::vector<Layout> found;
+  for (const MeshConfig& mesh : meshes_)
+    for (const std::int64_t micro_batches : micro_batches_of(mesh))
+      for (const Scheduled& schedule : schedules_of(mesh.pp, micro_batches))
+        for (const Recompute recompute : recomputations()) {
+          Layout layout = written_;
+          layout.mesh = mesh;
+          layout.micro_batches = micro_batches;
+          layout.schedule = schedule.name;
+          layout.chunks = schedule.chunks;
+          layout.recompute = recompute;
+          if (const std::optional<Layout> possible = fitted(layout)) found.push_back(*possible);
+        }
+  return found;
+}
+
+std::vector<Layout> LayoutSpace::all(std::size_t max_layouts) const {
+  if (size() > max_layouts) return {};
+  std::vector<Layout> found = starts();
+  for (const LayoutOption option :
+       {LayoutOption::shard, LayoutOption::over, LayoutOption::logits, LayoutOption::cut, LayoutOption::placements}) {
+    const std::size_t before = found.size();
+    for (std::size_t i = 0; i < before; ++i)
+      for (const Layout& changed : changes(found[i], option)) found.push_back(changed);
+  }
+  return found;
+}
+
+std::size_t LayoutSpace::size() const {
+  std::size_t count = 0;
+  for (const Layout& start : starts())
+    count += shards_of(start.mesh).size() * overs_of(start.mesh).size() * logits().size() * cuts_of(start).size() *
+             (start.mesh.dp * start.mesh.tp > 1 ? 2 : 1);
+  return count;
+}
+
+}  // namespace heddle

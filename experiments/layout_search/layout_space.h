@@ -1,0 +1,96 @@
+// The layouts that a search considers: every way to train one experiment on a number of ranks that its model, its batch
+// and the schedules permit. All of them train the same thing as the experiment.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/layout_search/layout.h"
+
+namespace heddle {
+
+/// What a search may change although it changes more than the layout.
+enum class Allowed {
+  recompute,      // more work for less memory
+  micro_batches,  // other sums of the same gradients
+  norm_groups     // batch norms normalise other parts of the batch
+};
+template <>
+inline constexpr auto enum_names<Allowed> = enum_table<Allowed>({
+    {Allowed::recompute, "recompute"},
+    {Allowed::micro_batches, "micro_batches"},
+    {Allowed::norm_groups, "norm_groups"},
+});
+struct LayoutFreedom {
+  bool recompute = false;
+  bool micro_batches = false;
+  bool norm_groups = false;
+};
+
+class LayoutSpace {
+ public:
+  /// `written` is on plan. InputError if no mesh of this number of ranks is possible, with the reason for each mesh.
+  /// The checks of the experiment, which take longer, may refuse some of the layouts later.
+  LayoutSpace(const Experiment& written, int ranks, const LayoutFreedom& freedom);
+
+  /// The experiment's own layout. Its mesh may have another number of ranks than those of the space.
+  const Layout& written() const { return written_; }
+  const std::vector<MeshConfig>& meshes() const { return meshes_; }
+  /// Throws the InputError that no mesh trains the experiment. `reasons`: those of the meshes that seemed possible.
+  [[noreturn]] void refuse_all(const std::map<std::string, std::string>& reasons) const;
+  /// The layouts of the space that differ from this one in one option. Where they must, others follow: a mesh without
+  /// stages has no schedule.
+  std::vector<Layout> changes(const Layout& from, LayoutOption option) const;
+  /// Every mesh with every number of micro-batches, schedule and recomputation; the other options are as written.
+  std::vector<Layout> starts() const;
+  /// All layouts, or none if there are more than this number.
+  std::vector<Layout> all(std::size_t max_layouts) const;
+  /// The number of layouts, if the planner finds placements of its own for each of them.
+  std::size_t size() const;
+
+  /// The experiment with this layout. InputError if the planner finds no placements for it.
+  Experiment experiment(const Layout& layout) const;
+  /// The number of parts of the batch that batch norms normalise, if all layouts must keep it.
+  std::optional<std::int64_t> fixed_norm_groups() const;
+  /// The number of layers and other applications of the model.
+  std::size_t applications() const { return applications_; }
+
+ private:
+  struct Scheduled {
+    std::string name;
+    std::int64_t chunks = 1;
+  };
+
+  void add_meshes();
+  /// Why no layout has this mesh; empty if one has.
+  std::string refusal(const MeshConfig& mesh) const;
+  std::vector<std::int64_t> micro_batches_of(const MeshConfig& mesh) const;
+  const std::vector<Scheduled>& schedules_of(std::int64_t pp, std::int64_t micro_batches) const;
+  std::vector<Recompute> recomputations() const;
+  std::vector<ShardedState> shards_of(const MeshConfig& mesh) const;
+  std::vector<AxisSet> overs_of(const MeshConfig& mesh) const;
+  std::vector<Logits> logits() const;
+  std::vector<CutChoice> cuts_of(const Layout& layout) const;
+  std::vector<bool> placements_of(const Layout& layout) const;
+  /// Nothing unless the planner finds placements that share more than samples.
+  const std::optional<std::vector<PlacementConfig>>& automatic_placements(const Layout& layout) const;
+  Experiment with_options(const Layout& layout) const;
+  /// The layout with the options that its mesh, schedule and micro-batches permit, as close to it as possible.
+  std::optional<Layout> fitted(Layout layout) const;
+
+  Experiment experiment_;
+  LayoutFreedom freedom_;
+  Layout written_;
+  std::size_t applications_ = 0;
+  bool has_batch_norms_ = false;
+  bool names_stages_ = false;
+  int ranks_;
+  std::vector<MeshConfig> meshes_;
+  std::map<std::string, std::string> refusals_;  // of the other meshes
+  mutable std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Scheduled>> schedules_;
+  mutable std::map<std::string, std::optional<std::vector<PlacementConfig>>> placements_;
+};
+
+}  // namespace heddle

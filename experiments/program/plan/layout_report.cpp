@@ -1,0 +1,130 @@
+#include "experiments/program/plan/layout_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "experiments/results/grid.h"
+#include "experiments/results/units.h"
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+std::string_view short_name(LayoutOption option) {
+  const std::string_view name = name_of(option);
+  const std::size_t dot = name.find('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+/// A table of layouts. Options that are the same in all of them are listed above it instead.
+std::string layout_table(std::span<const WeighedLayout> layouts) {
+  std::vector<LayoutOption> columns;
+  std::vector<std::string> common;
+  for (const LayoutOption option : all_of<LayoutOption>) {
+    const std::string first = value_of(layouts.front().layout, option);
+    const bool is_common = std::all_of(layouts.begin(), layouts.end(), [&](const WeighedLayout& each) {
+      return value_of(each.layout, option) == first;
+    });
+    if (option == LayoutOption::mesh || !is_common)
+      columns.push_back(option);
+    else
+      common.push_back(fmt::format("{} {}", name_of(option), first));
+  }
+  Column seconds;
+  Column bytes;
+  for (const WeighedLayout& each : layouts) {
+    seconds.add(each.figures.seconds);
+    bytes.add(static_cast<double>(each.figures.bytes));
+  }
+  const Unit time = unit_of_seconds(seconds.values());
+  const Unit memory = unit_of_bytes(bytes.values());
+  std::vector<std::string> headings;
+  for (const LayoutOption option : columns) headings.emplace_back(short_name(option));
+  headings.push_back(heading("step time", time));
+  headings.push_back(heading("peak memory", memory));
+  Grid grid(headings);
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    std::vector<std::string> row;
+    for (const LayoutOption option : columns) row.push_back(value_of(layouts[i].layout, option));
+    row.push_back(seconds.cell(i, time));
+    row.push_back(bytes.cell(i, memory));
+    grid.add(std::move(row));
+  }
+  return (common.empty() ? "" : fmt::format("all of them: {}\n", fmt::join(common, ", "))) + grid.to_text();
+}
+
+std::string figures_words(const LayoutFigures& figures) {
+  const std::array seconds{figures.seconds};
+  const Unit unit = unit_of_seconds(seconds);
+  return fmt::format("{} {}, {}", in_unit(figures.seconds, unit), unit.name, format_bytes(figures.bytes));
+}
+
+std::string changes_table(const LayoutReport& report) {
+  const WeighedLayout& written = *report.result.written;
+  Grid grid({"option", "from", "to", "step time (%)", "peak memory (%)"});
+  const auto percent = [](double now, double before) { return fmt::format("{:+.1f}", 100 * (now / before - 1)); };
+  for (const LayoutChange& change : report.result.changes)
+    grid.add({std::string(name_of(change.option)), value_of(written.layout, change.option),
+              value_of(change.changed.layout, change.option),
+              percent(change.changed.figures.seconds, written.figures.seconds),
+              percent(static_cast<double>(change.changed.figures.bytes), static_cast<double>(written.figures.bytes))});
+  return grid.to_text();
+}
+
+}  // namespace
+
+std::string layout_text(const LayoutReport& report) {
+  const LayoutSearchResult& result = report.result;
+  const bool is_planned = result.best.front().is_planned();
+  std::string text = fmt::format("{}: the fastest layouts of {} {}{}\n", report.name, report.ranks,
+                                 report.ranks == 1 ? "rank" : "ranks",
+                                 report.budget > 0 ? " within " + format_bytes(report.budget) + " each" : "");
+  text += layout_table(result.best);
+  if (result.written)
+    text += fmt::format("\nthe file itself ({}): {}{}\n", value_of(result.written->layout, LayoutOption::mesh),
+                        figures_words(result.written->figures), result.written->fits ? "" : ", which does not fit");
+  if (result.written && !result.changes.empty())
+    text += "\nthe best change of each option alone, compared with the file\n" + changes_table(report);
+  text += "\ntime against memory: no layout that was " + std::string(is_planned ? "planned" : "estimated") +
+          " is both faster and smaller than one of these\n" + layout_table(result.front);
+  const std::array bound{result.bound};
+  const Unit unit = unit_of_seconds(bound);
+  text += fmt::format(
+      "\nLower bound: {} {}, the operations of a step at the full speed of all ranks, without messages, idle ranks and "
+      "reads of memory. The fastest layout takes {} % more.\n",
+      in_unit(result.bound, unit), unit.name,
+      significant(100 * (result.best.front().figures.seconds / result.bound - 1)));
+  if (result.norm_groups)
+    text += fmt::format(
+        "All layouts let batch norms normalise {} parts of the batch, as the file does (--allow "
+        "norm_groups).\n",
+        *result.norm_groups);
+  text += fmt::format("Up to {} layouts are possible; {} were estimated, {} planned.", result.considered,
+                      result.estimated, result.planned);
+  if (!is_planned) text += " All figures are estimates: these layouts are too large to be planned in a search.";
+  if (result.is_interrupted) text += " The search was interrupted: better layouts may exist.";
+  return text + "\n";
+}
+
+void check_that_one_fits(const LayoutReport& report) {
+  if (!report.result.best.empty()) return;
+  const WeighedLayout& smallest = report.result.smallest;
+  std::string why =
+      fmt::format("no layout fits into {} per rank: the smallest peak is {}, of {}", format_bytes(report.budget),
+                  format_bytes(smallest.figures.bytes), to_string(smallest.layout));
+  if (smallest.figures.peak) {
+    const auto& bytes = smallest.figures.peak->bytes;
+    const auto largest = std::max_element(bytes.begin(), bytes.end());
+    const auto category = static_cast<Category>(largest - bytes.begin());
+    why +=
+        fmt::format("; there {} of rank {} take {}", name_of(category), smallest.figures.rank, format_bytes(*largest));
+  }
+  fail<OutOfMemory>("{}: {}", report.name, why);
+}
+
+}  // namespace heddle

@@ -1,0 +1,27 @@
+// What `heddle plan --search` prints: the best layouts, what single changes of the experiment bring, and which layouts
+// trade time for memory.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "experiments/layout_search/layout_search.h"
+
+namespace heddle {
+
+/// The search of one variant.
+struct LayoutReport {
+  std::string name;
+  int ranks = 1;
+  std::int64_t budget = 0;  // 0: none
+  LayoutSearchResult result{};
+};
+
+std::string layout_text(const LayoutReport& report);
+/// `file`: the experiment that was written.
+std::string layouts_json(const std::string& name, std::span<const LayoutReport> reports, const std::string& file);
+
+/// OutOfMemory if no layout fits: names the one that needs the least, and the category that takes most of it.
+void check_that_one_fits(const LayoutReport& report);
+
+}  // namespace heddle

@@ -1,0 +1,103 @@
+#include "experiments/program/plan/search_plan.h"
+
+#include <csignal>
+
+#include "experiments/config/wording.h"
+#include "experiments/config/writer.h"
+#include "experiments/program/interruption_signals.h"
+#include "experiments/program/plan/layout_report.h"
+#include "experiments/results/progress.h"
+#include "framework/error.h"
+#include "framework/files/atomic_file.h"
+
+namespace heddle {
+
+namespace {
+
+LayoutFreedom freedom_of(const std::vector<std::string>& words) {
+  LayoutFreedom freedom;
+  for (const std::string& word : words) {
+    std::vector<std::string> names;
+    for (const std::string_view name : enum_names<Allowed>.rows()) names.emplace_back(name);
+    if (word == name_of(Allowed::recompute))
+      freedom.recompute = true;
+    else if (word == name_of(Allowed::micro_batches))
+      freedom.micro_batches = true;
+    else if (word == name_of(Allowed::norm_groups))
+      freedom.norm_groups = true;
+    else
+      fail<InputError>("--allow: expected {}, got {}{}", one_of_words(names), in_quotes(word), suggestion(word, names));
+  }
+  return freedom;
+}
+
+std::filesystem::path file_of(const LayoutSearchCommand& command, const std::string& study) {
+  const std::filesystem::path file =
+      command.out.empty() ? std::filesystem::path(study + "_searched.json") : command.out;
+  if (file.extension() != ".json")
+    fail<InputError>("--out: with --search, expected a file .json, got {}", file.string());
+  if (!command.replaces && std::filesystem::exists(file))
+    fail<InputError>("{}: exists already; --force replaces it", file.string());
+  return file;
+}
+
+/// The search of one variant, whose experiment becomes that of the fastest layout.
+LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, const LayoutFreedom& freedom,
+                      Progress& progress, const Interruption& interruption) {
+  const DeviceType device = member.root.device;
+  if (command.budget) member.root.memory_budget = *command.budget;
+  prepare_plan(member);
+  LayoutReport report{.name = member.name,
+                      .ranks = static_cast<int>(command.ranks.value_or(mesh_of(member.root).size())),
+                      .budget = member.root.memory_budget};
+  LayoutSearchOptions options{.ranks = report.ranks, .freedom = freedom};
+  double shown = 0;
+  options.on_progress = [&](const std::string& text) {
+    constexpr double interval = 0.1;
+    if (const double now = steady_seconds(); now - shown > interval) {
+      progress.show(fmt::format("{}: {}", member.name, text));
+      shown = now;
+    }
+  };
+  options.is_interrupted = [&] { return interruption.signal != 0; };
+  const LayoutSpace space(member.root, report.ranks, freedom);
+  report.result = search_layouts(member.root, space, open_datasets(member.root), options);
+  progress.clear();
+  check_that_one_fits(report);
+  member.root = space.experiment(report.result.best.front().layout);
+  member.root.device = device;
+  return report;
+}
+
+}  // namespace
+
+int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, const Console& console) {
+  const LayoutFreedom freedom = freedom_of(command.allowed);
+  const std::filesystem::path file = file_of(command, study.name);
+  Progress progress(console.err, console.terminal);
+  InterruptionSignals signals({SIGINT, SIGTERM}, "the search ends with the best layout so far");
+  Interruption& interruption = signals.interruption();
+  interruption.is_heeded = true;
+  std::vector<LayoutReport> reports;
+  std::vector<NamedBody> bodies;
+  const std::string name = study.name + "_searched";
+  for (StudyVariant& member : study.variants) {
+    reports.push_back(searched(member, command, freedom, progress, interruption));
+    member.root.name = name;
+    bodies.push_back(
+        {study.variants.size() == 1 ? name : member.name, [&root = member.root](Describer& d) { describe(d, root); }});
+    if (reports.back().result.is_interrupted) break;
+  }
+  interruption.is_heeded = false;
+  write_file_atomically(file, write_experiment(bodies));
+  if (command.json) {
+    console.out << layouts_json(study.name, reports, file.string());
+  } else {
+    for (std::size_t i = 0; i < reports.size(); ++i) console.out << (i > 0 ? "\n" : "") << layout_text(reports[i]);
+  }
+  console.out << std::flush;
+  console.err << fmt::format("experiment: {}\n", file.string());
+  return interruption.signal == 0 ? 0 : 128 + interruption.signal;
+}
+
+}  // namespace heddle

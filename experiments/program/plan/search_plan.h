@@ -1,0 +1,28 @@
+// `heddle plan FILE --search`: finds the fastest layout of each variant, prints it, and writes it as an experiment.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/program/console.h"
+#include "experiments/program/study_checks.h"
+
+namespace heddle {
+
+struct LayoutSearchCommand {
+  std::optional<std::int64_t> budget{};  // bytes of each rank; absent: each variant's memory_budget
+  std::optional<std::int64_t> ranks{};   // absent: as many as each variant's mesh has
+  std::vector<std::string> allowed{};    // words of Allowed
+  std::filesystem::path out{};           // the experiment that is written; empty: NAME_searched.json
+  bool replaces = false;                 // whether it may replace a file
+  bool json = false;
+};
+
+/// Returns the exit code: 0, or 128 + n after the signal n, which ends the search with the best so far. InputError if
+/// no mesh has this number of ranks, or the file exists; OutOfMemory if nothing fits.
+int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, const Console& console);
+
+}  // namespace heddle

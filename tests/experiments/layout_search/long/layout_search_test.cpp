@@ -1,0 +1,198 @@
+// The search for layouts, compared with plans of all layouts of small spaces.
+#include "experiments/layout_search/layout_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "experiments/config/study.h"
+#include "experiments/training/experiment_checks.h"
+#include "framework/error.h"
+
+namespace heddle::test {
+
+namespace {
+
+/// An experiment on plan.
+Experiment planned_experiment(const std::string& text) {
+  Study<Experiment> study = read_study_text<Experiment>(text, "small.json");
+  Experiment experiment = std::move(study.variants.front().root);
+  experiment.device = DeviceType::plan;
+  experiment.head.product_type = ProductType::f32;
+  check(experiment);
+  return experiment;
+}
+
+Experiment small_mlp() {
+  return planned_experiment(R"({
+    "name": "small", "mesh": {"dp": 4}, "threads": 1,
+    "links": {"latency": 1e-5, "bandwidth": 1e9}, "profile": {"flops": 1e10, "bandwidth": 1e10},
+    "data": {"type": "synthetic_identities", "identities": 20, "image": [1, 8, 8]},
+    "model": {"type": "mlp", "hidden": [256, 256, 256], "embedding": 64},
+    "head": {"classes": 400, "parallel": "replicated"},
+    "train": {"batch": 64, "micro_batches": 4, "optimizer": {"type": "sgd", "momentum": 0.9}}})");
+}
+
+/// Batch norms, which fix the number of parts of the batch.
+Experiment small_convolutions(const std::string& head) {
+  return planned_experiment(R"({
+    "name": "small", "mesh": {"dp": 2, "pp": 2}, "threads": 1,
+    "links": {"latency": 1e-4, "bandwidth": 1e8}, "profile": {"flops": 1e10, "bandwidth": 1e10},
+    "data": {"type": "synthetic_identities", "identities": 20, "image": [1, 16, 16]},
+    "model": {"type": "layers", "layers": [
+      {"type": "conv2d", "out": 8}, {"type": "batch_norm"}, {"type": "relu"}, {"type": "conv2d", "out": 8, "stride": 2},
+      {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 32}]},
+    "head": )" + head + R"(,
+    "train": {"batch": 32, "micro_batches": 4}})");
+}
+
+const char* const replicated = R"({"classes": 100, "parallel": "replicated"})";
+
+LayoutSearchResult searched(const Experiment& experiment, const LayoutSearchOptions& options) {
+  return search_layouts(experiment, LayoutSpace(experiment, options.ranks, options.freedom), open_datasets(experiment),
+                        options);
+}
+
+/// Plans of all layouts: the time of the fastest that fits, or infinity, and the smallest peak.
+struct Exhaustive {
+  std::size_t count = 0;
+  double seconds = std::numeric_limits<double>::infinity();
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
+};
+Exhaustive planned_all(const Experiment& experiment, int ranks) {
+  const LayoutSpace space(experiment, ranks, {});
+  LayoutPlanner planner(open_datasets(experiment));
+  Exhaustive found;
+  for (const heddle::Layout& layout : space.all(100'000)) {
+    ++found.count;
+    try {
+      const LayoutFigures figures = planner.plan(space.experiment(layout));
+      CHECK(bound_seconds(experiment, ranks) <= figures.seconds);
+      found.bytes = std::min(found.bytes, figures.bytes);
+      if (experiment.memory_budget == 0 || figures.bytes <= experiment.memory_budget)
+        found.seconds = std::min(found.seconds, figures.seconds);
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a search finds the fastest layout of all, which it does not plan all") {
+  struct Case {
+    const char* name;
+    Experiment experiment;
+    int ranks;
+    std::int64_t budget;
+  };
+  const std::vector<Case> cases{
+      {"mlp, 4 ranks, short of memory", small_mlp(), 4, 1'300'000},
+      {"large head, 4 ranks", small_convolutions(R"({"classes": 5000, "logits": "fused", "stash": true})"), 4, 0},
+      {"replicated head, 8 ranks", small_convolutions(replicated), 8, 0}};
+  for (Case each : cases) {
+    CAPTURE(each.name);
+    each.experiment.memory_budget = each.budget;
+    const LayoutSearchResult result = searched(each.experiment, {.ranks = each.ranks, .max_work = 12'000});
+    const Exhaustive all = planned_all(each.experiment, each.ranks);
+    REQUIRE_FALSE(result.best.empty());
+    CHECK(result.best.front().is_planned());
+    CHECK(result.best.front().figures.seconds == doctest::Approx(all.seconds).epsilon(1e-9));
+    CHECK(result.planned < all.count);
+    CHECK(result.bound <= all.seconds);
+    for (const WeighedLayout& best : result.best) CHECK(best.fits);
+  }
+}
+
+TEST_CASE("a space that is small enough is planned whole") {
+  const Experiment experiment = small_mlp();
+  const LayoutSearchResult result = searched(experiment, {.ranks = 1});
+  CHECK(result.planned == LayoutSpace(experiment, 1, {}).all(1000).size());
+  CHECK(result.estimated == 0);
+}
+
+TEST_CASE("estimates of times agree with plans within a tenth, and those of bytes within a third") {
+  const Experiment experiment = planned_experiment(R"({
+    "name": "resnet", "mesh": {"pp": 4}, "threads": 1, "links": {"latency": 2e-5, "bandwidth": 5e9},
+    "data": {"type": "synthetic_identities", "identities": 40, "image": [3, 64, 64]},
+    "model": {"type": "resnet18", "embedding": 128}, "head": {"classes": 4000}, "pipeline": {"schedule": "1f1b"},
+    "train": {"batch": 64, "micro_batches": 4}})");
+  const LayoutSpace space(experiment, 4, {.recompute = true, .norm_groups = true});
+  LayoutPlanner planner(open_datasets(experiment));
+  LayoutEstimator estimator(space, planner.plan_serially(experiment));
+  const std::vector<heddle::Layout> starts = space.starts();
+  for (std::size_t i = 0; i < starts.size(); i += 7) {
+    CAPTURE(to_string(starts[i]));
+    const LayoutFigures estimate = estimator.estimate(starts[i]);
+    const LayoutFigures plan = planner.plan(space.experiment(starts[i]));
+    CHECK(estimate.seconds == doctest::Approx(plan.seconds).epsilon(0.1));
+    CHECK(static_cast<double>(estimate.bytes) == doctest::Approx(static_cast<double>(plan.bytes)).epsilon(0.34));
+  }
+}
+
+TEST_CASE("every layout keeps the batch, the micro-batches and the parts that batch norms normalise") {
+  const Experiment experiment = small_convolutions(replicated);
+  const LayoutSpace space(experiment, 8, {});
+  CHECK(space.fixed_norm_groups() == 8);
+  for (const heddle::Layout& layout : space.starts()) {
+    CHECK(layout.mesh.dp == 2);
+    CHECK(layout.micro_batches == 4);
+    CHECK(layout.recompute == Recompute::never);
+  }
+  const LayoutSpace wider(experiment, 8, {.micro_batches = true});
+  for (const heddle::Layout& layout : wider.starts()) CHECK(layout.mesh.dp * layout.micro_batches == 8);
+  std::set<std::int64_t> dp;
+  const LayoutSpace any_groups(experiment, 8, {.norm_groups = true});
+  for (const MeshConfig& mesh : any_groups.meshes()) dp.insert(mesh.dp);
+  CHECK(dp == std::set<std::int64_t>{1, 2, 4, 8});
+}
+
+TEST_CASE("a change of one option leaves the others as they are, unless the mesh does not permit them") {
+  const Experiment experiment = small_convolutions(R"({"classes": 100})");
+  const LayoutSpace space(experiment, 4, {.recompute = true, .micro_batches = true, .norm_groups = true});
+  for (const LayoutOption option : all_of<LayoutOption>) {
+    CAPTURE(name_of(option));
+    const std::vector<heddle::Layout> changes = space.changes(space.written(), option);
+    if (option != LayoutOption::placements) CHECK_FALSE(changes.empty());  // the planner may find none of its own
+    for (const heddle::Layout& changed : changes)
+      for (const LayoutOption other : all_of<LayoutOption>) {
+        const bool may_follow = option == LayoutOption::mesh || other == option;
+        if (!may_follow) CHECK(value_of(changed, other) == value_of(space.written(), other));
+      }
+  }
+}
+
+TEST_CASE("an interrupted search gives the best that it has found") {
+  const Experiment experiment = small_mlp();
+  int polls = 0;
+  const LayoutSearchResult result =
+      searched(experiment, {.ranks = 4, .is_interrupted = [&polls] { return ++polls > 40; }});
+  CHECK(result.is_interrupted);
+  CHECK_FALSE(result.best.empty());
+  CHECK(result.estimated + result.planned < 100);
+}
+
+TEST_CASE("ranks that no mesh divides are an error with the reason for each mesh") {
+  CHECK_THROWS_WITH_AS(
+      LayoutSpace(small_convolutions(replicated), 97, {}),
+      "no mesh of 97 ranks trains small:\n"
+      "  dp 97: train.batch = 32 has fewer samples than parts, dp 97 x 4 micro-batches\n"
+      "  pp 97: the model has 7 layers, fewer than stages\n"
+      "  tp 97: batch norms would not normalise 8 parts of the batch, as in the file (--allow norm_groups)",
+      InputError);
+}
+
+TEST_CASE("layouts that are too large to plan are estimated") {
+  Experiment experiment = small_mlp();
+  experiment.train.batch = 4096;
+  const LayoutSearchResult result = searched(experiment, {.ranks = 256, .max_work = 100});
+  CHECK(result.planned == 0);
+  REQUIRE_FALSE(result.best.empty());
+  CHECK_FALSE(result.best.front().is_planned());
+  CHECK(mesh_of(result.best.front().layout).size() == 256);
+}
+
+}  // namespace heddle::test

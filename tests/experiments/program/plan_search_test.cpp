@@ -1,0 +1,158 @@
+// `heddle plan --search`, as a user sees it.
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "framework/files/atomic_file.h"
+#include "tests/support/program/explained.h"
+
+namespace heddle::test::plan_search_test {
+
+namespace {
+
+using test::call;
+using test::Called;
+using test::Json;
+
+/// Four stages of a model without batch norms; the search may change the mesh.
+Json pipeline() {
+  return Json::parse(R"({
+    "name": "small", "threads": 1, "mesh": {"pp": 4},
+    "links": {"latency": 1e-5, "bandwidth": 1e9}, "profile": {"flops": 1e10, "bandwidth": 1e10},
+    "data": {"type": "synthetic_identities", "identities": 20, "image": [1, 8, 8], "train_per_identity": 4},
+    "model": {"type": "mlp", "hidden": [128, 128, 128, 128], "embedding": 32},
+    "head": {"classes": 200},
+    "pipeline": {"schedule": "gpipe"},
+    "train": {"batch": 32, "micro_batches": 4, "steps": 2, "optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9}}})");
+}
+
+/// The folder of a search, and how the program was called there.
+struct Searched {
+  Scratch folder;
+  std::string file = (folder / "small.json").string();
+  std::string out = (folder / "found.json").string();
+
+  explicit Searched(const Json& experiment) { std::ofstream(file) << experiment.dump(); }
+  Called operator()(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments{"plan", file, "--search", "--out", out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return test::call(arguments);
+  }
+};
+
+Json first_variant(const Called& called) {
+  REQUIRE(called.code == 0);
+  return Json::parse(called.out)["variants"][0];
+}
+
+std::int64_t fullest(const Json& variant) {
+  std::int64_t most = 0;
+  for (const Json& rank : variant["ranks"]) most = std::max(most, rank["peak_bytes"]["total"].get<std::int64_t>());
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("the experiment that a search writes has the step and the memory that were predicted") {
+  const Searched search(pipeline());
+  const Called called = search({"--json"});
+  CHECK(called.err == "experiment: " + search.out + "\n");
+  REQUIRE(called.code == 0);
+  const Json found = Json::parse(called.out);
+  CHECK(found["file"] == search.out);
+  const Json& best = found["searches"][0]["best"][0];
+  const Json plan = first_variant(test::call({"plan", search.out, "--json"}));
+  CHECK(plan["step_seconds"]["median"] == best["step_seconds"]);
+  CHECK(fullest(plan) == best["peak_bytes"]);
+  const Json written = first_variant(test::call({"plan", search.file, "--json"}));
+  CHECK(written["step_seconds"]["median"] == found["searches"][0]["written"]["step_seconds"]);
+  CHECK(best["step_seconds"] < found["searches"][0]["written"]["step_seconds"]);
+  CHECK(found["searches"][0]["bound_seconds"] <= best["step_seconds"]);
+}
+
+TEST_CASE("the experiment that a search writes trains the same thing") {
+  const Searched search(pipeline());
+  REQUIRE(search({}).code == 0);
+  const auto losses = [&](const std::string& file, const char* results) {
+    return first_variant(
+        test::call({"run", file, "--json", "--out", (search.folder / results).string()}))["loss_per_step"];
+  };
+  const Json before = losses(search.file, "before");
+  const Json after = losses(search.out, "after");
+  REQUIRE(before.size() == after.size());
+  for (std::size_t step = 0; step < before.size(); ++step)
+    CHECK(after[step].get<double>() == doctest::Approx(before[step].get<double>()).epsilon(2e-5));
+}
+
+TEST_CASE("a search prints tables, the bound, and what it has tried") {
+  const Searched search(pipeline());
+  const Called called = search({"--budget", "32MB", "--allow", "recompute,micro_batches"});
+  REQUIRE(called.code == 0);
+  for (const char* text : {"small: the fastest layouts of 4 ranks within 30.5 MiB each\n",
+                           "the file itself (pp 4): ", "the best change of each option alone, compared with the file\n",
+                           "time against memory: ", "\nLower bound: ", " were estimated, "})
+    CHECK_MESSAGE(called.out.find(text) != std::string::npos, text);
+  const Json written = Json::parse(read_file(search.out, 1 << 20));
+  CHECK(written["name"] == "small_searched");
+  CHECK(written["memory_budget"] == 32'000'000);
+  CHECK(written["device"] == "cpu");
+}
+
+TEST_CASE("a search does not replace a file, unless it is told to") {
+  const Searched search(pipeline());
+  std::ofstream(search.out) << "mine";
+  const Called refused = search({"--ranks", "1"});
+  CHECK(refused.code == 2);
+  CHECK(refused.err == "heddle: " + search.out + ": exists already; --force replaces it\n");
+  CHECK(read_file(search.out, 100) == "mine");
+  CHECK(search({"--ranks", "1", "--force"}).code == 0);
+  CHECK(read_file(search.out, 1 << 20).starts_with("{"));
+}
+
+TEST_CASE("a budget into which nothing fits is an error with the smallest peak and what takes most of it") {
+  const Searched search(pipeline());
+  const Called called = search({"--budget", "20000"});
+  CHECK(called.code == 3);
+  CHECK(called.err.starts_with("heddle: small: no layout fits into 19.5 KiB per rank: the smallest peak is "));
+  CHECK(called.err.find(" KiB, of ") != std::string::npos);
+  CHECK(called.err.find("; there ") != std::string::npos);
+  CHECK(called.err.find(" of rank ") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(search.out));
+}
+
+TEST_CASE("wrong options of a search are errors") {
+  const Searched search(pipeline());
+  const auto error = [&](const std::vector<std::string>& more) {
+    const Called called = search(more);
+    CHECK(called.code == 2);
+    return called.err;
+  };
+  CHECK(error({"--allow", "recompte"}) ==
+        "heddle: --allow: expected \"recompute\", \"micro_batches\" or \"norm_groups\", got \"recompte\"; did you mean "
+        "\"recompute\"?\n");
+  CHECK(error({"--budget", "32"}) ==
+        "heddle: --budget: expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got \"32\"\n");
+  Json normed = pipeline();
+  normed["model"]["embedding_norm"] = true;
+  normed["mesh"] = {{"dp", 2}};
+  const Called no_mesh = Searched(normed)({"--ranks", "97"});
+  CHECK(no_mesh.code == 2);
+  CHECK(
+      no_mesh.err.starts_with("heddle: no mesh of 97 ranks trains small:\n"
+                              "  dp 97: train.batch = 32 has fewer samples than parts, dp 97 x 4 micro-batches\n"
+                              "  pp 97: the model has "));
+  const auto without_search = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"plan", search.file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Called called = test::call(arguments);
+    CHECK(called.code == 2);
+    return called.err;
+  };
+  CHECK(without_search({"--budget", "32GB"}) == "heddle: plan: --budget is for --maximise and --search\n");
+  CHECK(without_search({"--ranks", "2"}) == "heddle: --ranks requires --search\n");
+  CHECK(without_search({"--allow", "recompute"}) == "heddle: --allow requires --search\n");
+  CHECK(without_search({"--force"}) == "heddle: --force requires --search\n");
+  CHECK(without_search({"--search", "--maximise", "head.classes"}) == "heddle: --maximise excludes --search\n");
+}
+
+}  // namespace heddle::test::plan_search_test
