@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,16 @@ std::vector<int> groups_of(const std::vector<Action>& list) {
   return begins;
 }
 
+/// The time of the actions [first, end) if F, I and W take one unit.
+int units(const std::vector<Action>& list, int first, int end) {
+  return std::accumulate(list.begin() + first, list.begin() + end, 0, [](int sum, const Action& action) {
+    return sum + (action.kind == ActionKind::backward ? 2 : 1);
+  });
+}
+
+/// The time that an L has at least, unless it is the first. The time of F, I and W would do for k = 1, but hold more.
+constexpr int min_lead = 2;
+
 std::vector<Action> with_transfers(const std::vector<Action>& list, const std::vector<int>& shares) {
   const std::vector<int> begins = groups_of(list);
   const auto groups = begins.size();
@@ -81,7 +92,9 @@ std::vector<Action> with_transfers(const std::vector<Action>& list, const std::v
       if (!is_backward(action.kind)) continue;
       const auto forward = forwards.find(cell);
       if (forward == forwards.end()) continue;
-      const std::size_t to = last_backward < groups ? last_backward : index - 1;
+      std::size_t to = index - 1;
+      if (last_backward < groups)
+        for (to = last_backward; to > 0 && units(list, begins[to], begins[index]) < min_lead;) --to;
       if (to < forward->second + 2) continue;
       after[forward->second].push_back({ActionKind::offload, action.stage, action.micro_batch});
       before[to].push_back({ActionKind::load, action.stage, action.micro_batch});

@@ -2,7 +2,8 @@
 #include "parallel/pipeline/offload.h"
 
 #include <algorithm>
-#include <numeric>
+#include <array>
+#include <cmath>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -63,6 +64,23 @@ TEST_CASE("with_offload: O follows F, and L stands before the backward that prec
         "0F0 0O0 0F1 0O1 0F2 0O2 0L0 0F3 0O3 0L1 0I0 0W0 0F4 0O4 0L2 0I1 0W1 0F5 0O5 0L3 0I2 0W2 0L4 0I3 0W3 0L5 0I4 "
         "0W4 0I5 0W5");
   CHECK(with_offload(gpipe({2, 4}), Offload::never) == gpipe({2, 4}));
+  // Where input parts follow one another, an L stands two of them before its own.
+  const Schedule parts = with_offload({4,
+                                       {0},
+                                       {{{forward, 0, 0},
+                                         {forward, 0, 1},
+                                         {forward, 0, 2},
+                                         {forward, 0, 3},
+                                         {backward_input, 0, 0},
+                                         {backward_input, 0, 1},
+                                         {backward_input, 0, 2},
+                                         {backward_input, 0, 3},
+                                         {backward_weight, 0, 0},
+                                         {backward_weight, 0, 1},
+                                         {backward_weight, 0, 2},
+                                         {backward_weight, 0, 3}}}},
+                                      Offload::all);
+  CHECK(text(parts, 0).starts_with("0F0 0O0 0F1 0O1 0F2 0O2 0L0 0L1 0F3 0O3 0L2 0I0 0L3 0I1 0I2 0I3 0W0"));
 }
 
 TEST_CASE("with_offload: half is every second micro-batch of one stage, and of several those that wait longest") {
@@ -142,6 +160,49 @@ TEST_CASE("simulation: in 1f1b offloading is free up to k = 1, and from then on 
   CHECK(largest(simulated(half, 0.75).peak_activations) == 5);
   CHECK(simulated(all, 3).makespan > 1.7 * makespan);
   CHECK(simulated(half, 3).makespan < 1.4 * makespan);
+}
+
+TEST_CASE("simulation: the table of docs/pipelines.md, for 8 ranks and 32 micro-batches") {
+  struct Row {
+    const char* name;
+    int chunks;
+    double peak;
+    /// For half at k = 0.5 and 1 and all at k = 0.5, 1 and 2: makespan over that without offloading, and peak.
+    std::array<std::pair<double, double>, 5> offloaded;
+  };
+  const std::array rows{
+      Row{"gpipe", 1, 32, {{{1.004, 17}, {1.017, 17}, {1.004, 2}, {1.154, 12}, {1.846, 22}}}},
+      Row{"1f1b", 1, 8, {{{1, 5}, {1, 5}, {1, 2}, {1, 4}, {1.795, 6}}}},
+      Row{"zb_h1", 1, 8, {{{1, 5}, {1.019, 5}, {1, 2}, {1.063, 4}, {1.990, 6}}}},
+      Row{"interleaved", 2, 11.5, {{{1, 5}, {1, 6}, {1, 1}, {1.021, 4.5}, {1.901, 8}}}},
+      Row{"zb_v", 2, 8, {{{1, 4.5}, {1.005, 4.5}, {1.003, 1.5}, {1.090, 3.5}, {2.055, 6}}}},
+      Row{"v_half", 2, 4.5, {{{1, 3}, {1, 3}, {1, 1.5}, {1.142, 1.5}, {1.892, 2}}}},
+  };
+  constexpr std::array settings{std::pair(Offload::half, 0.5), std::pair(Offload::half, 1.0),
+                                std::pair(Offload::all, 0.5), std::pair(Offload::all, 1.0),
+                                std::pair(Offload::all, 2.0)};
+  for (const Row& row : rows) {
+    const Schedule schedule = make_schedule(row.name, {8, 32, row.chunks});
+    const Simulation whole = simulated(schedule, 0);
+    CHECK(largest(whole.peak_activations) == row.peak);
+    for (std::size_t i = 0; i < settings.size(); ++i) {
+      CAPTURE(row.name);
+      CAPTURE(i);
+      const auto [mode, k] = settings[i];
+      const Simulation offloaded = simulated(with_offload(schedule, mode), 1.5 * k);
+      CHECK(std::abs(offloaded.makespan / whole.makespan - row.offloaded[i].first) < 0.0006);
+      CHECK(largest(offloaded.peak_activations) == row.offloaded[i].second);
+    }
+  }
+}
+
+TEST_CASE("simulation: at k = 0.5 offloading everything costs at most 1 %, whatever the schedule") {
+  for (const ScheduleType& type : schedule_types()) {
+    const Schedule schedule = make_schedule(type.name, {8, 32, type.min_chunks});
+    CHECK_MESSAGE(
+        simulated(with_offload(schedule, Offload::all), 0.75).makespan < 1.01 * simulated(schedule, 0).makespan,
+        type.name);
+  }
 }
 
 TEST_CASE("simulation: half of a rank's stages, those that wait longest, are more than half of the peak") {
