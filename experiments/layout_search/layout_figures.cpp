@@ -103,24 +103,29 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
   return placed_[key] = {model, placement, std::move(layers)};
 }
 
-StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const RunPlan& plan,
-                                         const PlacedModel& placed) const {
+StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
+                                         const StageLoads& loads) const {
   const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
   const auto micro_batches = static_cast<double>(options.micro_batches);
   StageProfile profile;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     StageCosts costs{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
+    double activations = 0;
     for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i) {
       const PlacedLayer& layer = placed.layers[static_cast<std::size_t>(i)];
       costs.forward += layer.forward;
       costs.backward_input += layer.backward_input + (plan.has_sqrt_segments ? layer.forward : 0);
       costs.backward_weight += layer.backward_weight;
+      activations += loads.held[static_cast<std::size_t>(i)];
     }
     // predicted_seconds divides the times of a whole micro-batch by tp; these are those of a rank.
     for (double StageCosts::*cost : {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight})
       costs.*cost *= static_cast<double>(experiment.mesh.tp);
     costs.recompute = costs.forward;
     profile.later.push_back(costs);
+    const bool offloads = experiment.pipeline.offload != Offload::never;
+    profile.offloaded_bytes.push_back(offloads ? std::llround(activations * static_cast<double>(experiment.mesh.tp))
+                                               : 0);
   }
   profile.first = profile.later;
   const std::vector<LayerCosts> heads = planned_heads(experiment, *plan.model, options, plan.last_rank());
@@ -144,10 +149,9 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   return profile;
 }
 
-std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPlan& plan,
-                                       const PlacedModel& placed) const {
+std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
+                                       const StageLoads& loads) const {
   const Schedule& schedule = plan.training->schedule;
-  const StageLoads loads = stage_loads(*plan.model, experiment, *plan.placement, schedule, BalanceBy::memory);
   SimulationCosts costs;
   costs.stages.clear();
   std::vector<double> held(static_cast<std::size_t>(schedule.size()), 0);
@@ -191,7 +195,9 @@ LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
   plan.cut = cut_of(*plan.model, experiment, *plan.placement, schedule);
   plan.has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
   plan.training = make_program(std::move(schedule));
-  const StageProfile profile = profile_of(experiment, plan, placed);
+  const StageLoads loads =
+      stage_loads(*plan.model, experiment, *plan.placement, plan.training->schedule, BalanceBy::memory);
+  const StageProfile profile = profile_of(experiment, plan, placed, loads);
   std::vector<double> step_end(static_cast<std::size_t>(experiment.mesh.pp), 0);
   for (int stage = 0; stage < plan.stages(); ++stage)
     for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i)
@@ -199,7 +205,7 @@ LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
           placed.layers[static_cast<std::size_t>(i)].step_end;
   return {.seconds = predicted_seconds(experiment, plan, std::span(&profile, 1)) +
                      *std::max_element(step_end.begin(), step_end.end()),
-          .bytes = bytes_of(experiment, plan, placed)};
+          .bytes = bytes_of(experiment, plan, placed, loads)};
 }
 
 double bound_seconds(const Experiment& experiment, int ranks) {

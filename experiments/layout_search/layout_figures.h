@@ -12,6 +12,7 @@
 #include "experiments/training/prediction/stage_profile.h"
 #include "framework/tensors/memory.h"
 #include "layers/planner/placement_costs.h"
+#include "layers/stages/stage_balance.h"
 
 namespace heddle {
 
@@ -61,8 +62,10 @@ class LayoutEstimator {
   };
 
   const PlacedModel& placed(const Layout& layout, const Experiment& experiment);
-  StageProfile profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed) const;
-  std::int64_t bytes_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed) const;
+  StageProfile profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
+                          const StageLoads& loads) const;
+  std::int64_t bytes_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
+                        const StageLoads& loads) const;
 
   const LayoutSpace& space_;
   double workspace_ = 0;  // bytes for each byte of weights
