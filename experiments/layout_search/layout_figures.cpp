@@ -123,7 +123,8 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
       costs.*cost *= static_cast<double>(experiment.mesh.tp);
     costs.recompute = costs.forward;
     profile.later.push_back(costs);
-    const bool offloads = experiment.pipeline.offload != Offload::never;
+    if (plan.has_sqrt_segments) activations /= std::sqrt(static_cast<double>(plan.range(stage).size));
+    const bool offloads = has_transfers(plan.training->schedule);
     profile.offloaded_bytes.push_back(offloads ? std::llround(activations * static_cast<double>(experiment.mesh.tp))
                                                : 0);
   }

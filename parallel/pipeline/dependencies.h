@@ -1,10 +1,10 @@
 // The dependencies of a schedule's actions, and the order in which all lists can be executed.
 //
 // An F needs the F of the stage before; a B or I needs its own F, the gradient from the stage after and, in the last
-// stage, the loss if there is one; a W needs its I; an R or O needs its F; an L needs its
-// O, and a B or I the L if there was an O. Overlapped actions begin together: all their
-// inputs must be available before the first one, and their results are available after the last one. Sends wait for
-// nothing; a receive is only posted, and the action that needs it waits for it. An H of several ranks is a collective.
+// stage, the loss if there is one; a W needs its I; an R or O needs its F; an L needs its O, and a B or I the L if
+// there was an O. Overlapped actions begin together: all their inputs must be available before the first one, and their
+// results are available after the last one. Sends wait for nothing; a receive is only posted, and the action that needs
+// it waits for it. An H of several ranks is a collective.
 #pragma once
 
 #include <cstddef>

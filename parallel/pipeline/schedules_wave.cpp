@@ -1,5 +1,10 @@
 // Liu et al. 2023, "Hanayo: Harnessing wave-like pipeline parallelism for enhanced large model training efficiency":
 // the stages go down the ranks and up again in w waves, so that there is no message where a wave turns.
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
+
 #include "framework/error.h"
 #include "parallel/pipeline/schedules.h"
 
@@ -20,8 +25,16 @@ class WaveScheduler {
 
   Schedule run() {
     std::size_t left = 2 * forward_end_.size();
-    for (int time = 0; left > 0; ++time)
-      for (int rank = 0; rank < shape_.ranks; ++rank) left -= step(rank, time) ? 1 : 0;
+    std::array<std::vector<int>, 3> ending;  // the ranks whose actions end at a time, modulo 3
+    for (int time = 0; left > 0; ++time) {
+      std::vector<int>& ended = ending[static_cast<std::size_t>(time % 3)];
+      for (const int rank : time == 0 ? all_ranks() : with_neighbours(ended)) {
+        if (!step(rank, time)) continue;
+        --left;
+        ending[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(rank)].free % 3)].push_back(rank);
+      }
+      ended.clear();
+    }
     return std::move(schedule_);
   }
 
@@ -42,6 +55,22 @@ class WaveScheduler {
   }
   int next_forward(int stage) const { return forwards_[static_cast<std::size_t>(stage)]; }
   int next_backward(int stage) const { return backwards_[static_cast<std::size_t>(stage)]; }
+
+  std::vector<int> all_ranks() const {
+    std::vector<int> all(static_cast<std::size_t>(shape_.ranks));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  /// The ranks for which the end of an action on these may have made another action possible, each once.
+  std::vector<int> with_neighbours(const std::vector<int>& ended) const {
+    std::vector<int> all;
+    for (const int rank : ended)
+      for (int other = std::max(rank - 1, 0); other <= std::min(rank + 1, shape_.ranks - 1); ++other)
+        all.push_back(other);
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  }
 
   bool step(int rank, int time) {
     RankState& state = ranks_[static_cast<std::size_t>(rank)];

@@ -129,7 +129,9 @@ double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule)
   if (!(cost == 0 || (cost >= 1e-18 && cost <= 1e18)))
     fail<InputError>("--offload-cost: expected 0 or a number from 1e-18 to 1e18, got {}", cost);
   if (!has_transfers(schedule))
-    fail<InputError>("--offload-cost: the schedule offloads nothing (--offload half or all adds O and L)");
+    fail<InputError>("--offload-cost: the schedule offloads nothing{}", command.offload == Offload::never
+                                                                            ? " (--offload half or all adds O and L)"
+                                                                            : ": every micro-batch is needed too soon");
   return cost;
 }
 
@@ -220,7 +222,7 @@ int search_and_print(const ScheduleCommand& command, const Console& console) {
   const SearchResult result = search(space, console, interrupted_by);
   const int code = interrupted_by == 0 ? 0 : 128 + interrupted_by;
   if (code != 0 && !result.schedules.front().fits) {
-    console.err << "interrupted before a schedule that fits was found\n";
+    console.err << "heddle: interrupted before a schedule that fits was found\n";
     return code;
   }
   check_that_one_fits(result, space);
@@ -244,6 +246,8 @@ void check_sources(const ScheduleCommand& command) {
   if (!command.search && (command.memory || command.max_micro_batches))
     fail<InputError>("schedule: --memory and --most-micro-batches are for --search");
   if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
+  if (command.critical_path && command.offload != Offload::never)
+    fail<InputError>("schedule: --critical-path does not take --offload");
   if (command.csv && command.critical_path)
     fail<InputError>("schedule: expected --critical-path without --csv, which has no place for it");
 }

@@ -115,8 +115,8 @@ void check_that_one_fits(const LayoutReport& report) {
   if (!report.result.best.empty()) return;
   const WeighedLayout& smallest = report.result.smallest;
   std::string why =
-      fmt::format("no layout fits into {} per rank: the smallest peak is {}, of {}", format_bytes(report.budget),
-                  format_bytes(smallest.figures.bytes), to_string(smallest.layout));
+      fmt::format("no layout that was tried fits into {} per rank: the smallest peak is {}, of {}",
+                  format_bytes(report.budget), format_bytes(smallest.figures.bytes), to_string(smallest.layout));
   if (smallest.figures.peak) {
     const auto& bytes = smallest.figures.peak->bytes;
     const auto largest = std::max_element(bytes.begin(), bytes.end());

@@ -16,9 +16,9 @@ namespace {
 
 LayoutFreedom freedom_of(const std::vector<std::string>& words) {
   LayoutFreedom freedom;
+  std::vector<std::string> names;
+  for (const std::string_view name : enum_names<Allowed>.rows()) names.emplace_back(name);
   for (const std::string& word : words) {
-    std::vector<std::string> names;
-    for (const std::string_view name : enum_names<Allowed>.rows()) names.emplace_back(name);
     if (word == name_of(Allowed::recompute))
       freedom.recompute = true;
     else if (word == name_of(Allowed::micro_batches))
@@ -38,6 +38,9 @@ std::filesystem::path file_of(const LayoutSearchCommand& command, const std::str
     fail<InputError>("--out: with --search, expected a file .json, got {}", file.string());
   if (!command.replaces && std::filesystem::exists(file))
     fail<InputError>("{}: exists already; --force replaces it", file.string());
+  if (const std::filesystem::path folder = file.parent_path();
+      !folder.empty() && !std::filesystem::is_directory(folder))
+    fail<InputError>("--out: there is no folder {}", folder.string());
   return file;
 }
 
@@ -80,13 +83,17 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
   interruption.is_heeded = true;
   std::vector<LayoutReport> reports;
   std::vector<NamedBody> bodies;
+  std::vector<std::string> left_out;
   const std::string name = study.name + "_searched";
   for (StudyVariant& member : study.variants) {
+    if (!reports.empty() && reports.back().result.is_interrupted) {
+      left_out.push_back(member.name);
+      continue;
+    }
     reports.push_back(searched(member, command, freedom, progress, interruption));
     member.root.name = name;
     bodies.push_back(
         {study.variants.size() == 1 ? name : member.name, [&root = member.root](Describer& d) { describe(d, root); }});
-    if (reports.back().result.is_interrupted) break;
   }
   interruption.is_heeded = false;
   write_file_atomically(file, write_experiment(bodies));
@@ -96,8 +103,11 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
     for (std::size_t i = 0; i < reports.size(); ++i) console.out << (i > 0 ? "\n" : "") << layout_text(reports[i]);
   }
   console.out << std::flush;
+  if (!left_out.empty())
+    console.err << fmt::format("heddle: warning: interrupted before the search of {}, which {} not in the experiment\n",
+                               fmt::join(left_out, ", "), left_out.size() == 1 ? "is" : "are");
   console.err << fmt::format("experiment: {}\n", file.string());
-  return interruption.signal == 0 ? 0 : 128 + interruption.signal;
+  return reports.back().result.is_interrupted ? 128 + interruption.signal : 0;
 }
 
 }  // namespace heddle

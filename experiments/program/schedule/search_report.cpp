@@ -38,11 +38,13 @@ std::optional<double> gap(const WeighedSchedule& weighed, double bound) {
   return bound > 0 ? std::max(0.0, weighed.makespan / bound - 1) : 0;
 }
 
-std::string comparison(std::span<const WeighedSchedule> weighed) {
+std::string comparison(std::span<const WeighedSchedule> weighed, bool is_interrupted) {
   const WeighedSchedule* const named = first_that_fits(weighed, true);
   const WeighedSchedule* const own = first_that_fits(weighed, false);
   if (named == nullptr) return fmt::format("No named schedule fits; {} does.\n", shape_words(*own));
-  if (own == nullptr) return fmt::format("The best is {}; no searched schedule fits.\n", shape_words(*named));
+  if (own == nullptr)
+    return fmt::format("The best is {}; no searched schedule {}.\n", shape_words(*named),
+                       is_interrupted ? "that fits was found before the interruption" : "fits");
   const double gain = named->makespan > 0 ? 100 * (1 - own->makespan / named->makespan) : 0;
   if (own == weighed.data())
     return fmt::format("{} takes {:.2f} % less time than the best named schedule that fits, {}.\n", shape_words(*own),
@@ -93,7 +95,7 @@ std::string search_table(const SearchResult& result, const SearchSpace& space) {
              "Lower bound: {}. No schedule that fits has a smaller makespan with these placements of stages and "
              "numbers of micro-batches.\n",
              plain_number(result.bound)) +
-         comparison(weighed) + tried_text(result);
+         comparison(weighed, result.is_interrupted) + tried_text(result);
 }
 
 std::string search_progress(const SearchTried& tried) {

@@ -150,6 +150,9 @@ TEST_CASE("--critical-path is refused where there is no place for it") {
   const Called csv = call_words("schedule 1f1b --stages 2 --micro-batches 2 --csv --critical-path");
   CHECK(csv.code == 2);
   CHECK(csv.err == "heddle: schedule: expected --critical-path without --csv, which has no place for it\n");
+  const Called offload = call_words("schedule gpipe --stages 2 --micro-batches 4 --offload all --critical-path");
+  CHECK(offload.code == 2);
+  CHECK(offload.err == "heddle: schedule: --critical-path does not take --offload\n");
   const Called html = call_words("schedule --html page.html --critical-path");
   CHECK(html.code == 2);
   CHECK(html.err == "heddle: schedule: expected --html FILE without other options: everything is chosen on the page\n");

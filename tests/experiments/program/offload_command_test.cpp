@@ -71,6 +71,8 @@ TEST_CASE("wrong offloading is refused") {
   const std::string gpipe = "schedule gpipe --stages 2 --micro-batches 4 ";
   CHECK(refused(gpipe + "--offload-cost 1") ==
         "heddle: --offload-cost: the schedule offloads nothing (--offload half or all adds O and L)\n");
+  CHECK(refused("schedule 1f1b --stages 2 --micro-batches 8 --offload all --offload-cost 1") ==
+        "heddle: --offload-cost: the schedule offloads nothing: every micro-batch is needed too soon\n");
   for (const std::string cost : {"-1", "nan", "inf", "1e+19"})
     CHECK(refused(gpipe + "--offload all --offload-cost " + cost) ==
           "heddle: --offload-cost: expected 0 or a number from 1e-18 to 1e18, got " + cost + "\n");

@@ -109,11 +109,28 @@ TEST_CASE("a search does not replace a file, unless it is told to") {
   CHECK(read_file(search.out, 1 << 20).starts_with("{"));
 }
 
+TEST_CASE("a search into a folder that does not exist is refused before it begins") {
+  Searched search(pipeline());
+  search.out = (search.folder / "none/found.json").string();
+  const Called refused = search({});
+  CHECK(refused.code == 2);
+  CHECK(refused.err == "heddle: --out: there is no folder " + (search.folder / "none").string() + "\n");
+}
+
+TEST_CASE("offloading is estimated, too") {
+  Json experiment = pipeline();
+  experiment["pipeline"]["schedule"] = "gpipe";
+  experiment["pipeline"]["offload"] = "all";
+  const Searched search(experiment);
+  CHECK(Json::parse(search({"--json"}).out)["searches"][0]["best"].size() > 0);
+}
+
 TEST_CASE("a budget into which nothing fits is an error with the smallest peak and what takes most of it") {
   const Searched search(pipeline());
   const Called called = search({"--budget", "20000"});
   CHECK(called.code == 3);
-  CHECK(called.err.starts_with("heddle: small: no layout fits into 19.5 KiB per rank: the smallest peak is "));
+  CHECK(called.err.starts_with(
+      "heddle: small: no layout that was tried fits into 19.5 KiB per rank: the smallest peak is "));
   CHECK(called.err.find(" KiB, of ") != std::string::npos);
   CHECK(called.err.find("; there ") != std::string::npos);
   CHECK(called.err.find(" of rank ") != std::string::npos);

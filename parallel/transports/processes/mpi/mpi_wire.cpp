@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
 #include <mpi.h>
 
 #include "framework/error.h"
@@ -35,9 +36,17 @@ void check_mpi(int code, const char* what) {
 
 /// Open MPI, and the UCX that MPICH loads, handle a crash by printing the stack, for which they allocate memory: a
 /// crash inside of malloc, whose lock it holds, would then be a hang. Without a handler the process dies at once, and
-/// the launcher reports the signal.
+/// the launcher reports the signal. Handlers of others, such as a sanitizer's, stay.
 void let_crashes_end_the_process() {
-  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    struct sigaction action {};
+    ::sigaction(signal, nullptr, &action);
+    Dl_info library{};
+    if (::dladdr(reinterpret_cast<const void*>(action.sa_sigaction), &library) == 0) continue;
+    const std::string_view file(library.dli_fname);
+    for (const std::string_view handling : {"/libucs.", "/libopen-pal."})
+      if (file.find(handling) != std::string_view::npos) std::signal(signal, SIG_DFL);
+  }
 }
 
 class MpiTransfer : public WireTransfer {
