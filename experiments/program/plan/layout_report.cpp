@@ -9,6 +9,7 @@
 
 #include "experiments/results/grid.h"
 #include "experiments/results/units.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -100,10 +101,9 @@ std::string layout_text(const LayoutReport& report) {
       in_unit(result.bound, unit), unit.name,
       significant(100 * (result.best.front().figures.seconds / result.bound - 1)));
   if (result.norm_groups)
-    text += fmt::format(
-        "All layouts let batch norms normalise {} parts of the batch, as the file does (--allow "
-        "norm_groups).\n",
-        *result.norm_groups);
+    text +=
+        fmt::format("All layouts let batch norms normalise {} of the batch, as the file does (--allow norm_groups).\n",
+                    counted(*result.norm_groups, "part", "parts"));
   text += fmt::format("Up to {} layouts are possible; {} were estimated, {} planned.", result.considered,
                       result.estimated, result.planned);
   if (!is_planned) text += " All figures are estimates: these layouts are too large to be planned in a search.";
