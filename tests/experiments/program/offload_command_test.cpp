@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 Called call(const std::string& arguments) {
   std::istringstream words(arguments);
-  return test::call({std::istream_iterator<std::string>(words), {}}, {});
+  return test::call({std::istream_iterator<std::string>(words), {}}, Terminal());
 }
 
 std::string printed(const std::string& arguments) {
