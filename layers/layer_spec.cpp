@@ -41,6 +41,12 @@ class ChannelwiseSpec final : public LayerSpec {
 
 }  // namespace
 
+std::int64_t LayerSpec::parameter_elements() const {
+  std::int64_t elements = 0;
+  for (const Shape& shape : parameters()) elements += shape.numel();
+  return elements;
+}
+
 LayerSpecPointer channelwise_spec(ChannelwiseLayer layer) {
   return std::make_shared<ChannelwiseSpec>(std::move(layer));
 }

@@ -52,6 +52,8 @@ class LayerSpec {
   virtual Shape output(std::span<const Shape> inputs) const = 0;
   /// In the order of Layer::parameters().
   virtual std::vector<Shape> parameters() const { return {}; }
+  /// The number of elements of all parameters.
+  std::int64_t parameter_elements() const;
   /// Whether a parameter is trained.
   virtual bool trains(std::size_t /*parameter*/) const { return true; }
   /// The number of random streams that building it takes: one per parameter, and those that it draws from itself.

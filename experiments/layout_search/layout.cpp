@@ -7,7 +7,7 @@ namespace heddle {
 std::string value_of(const Layout& layout, LayoutOption option) {
   switch (option) {
     case LayoutOption::mesh:
-      return to_string(mesh_of(layout));
+      return to_string(mesh_of(layout.mesh));
     case LayoutOption::schedule:
       if (layout.mesh.pp == 1) return "no pipeline";
       return layout.chunks == 1 ? layout.schedule : fmt::format("{}, v = {}", layout.schedule, layout.chunks);
@@ -37,10 +37,6 @@ std::string to_string(const Layout& layout) {
     text += value_of(layout, option);
   }
   return text;
-}
-
-Mesh mesh_of(const Layout& layout) {
-  return Mesh(static_cast<int>(layout.mesh.dp), static_cast<int>(layout.mesh.pp), static_cast<int>(layout.mesh.tp));
 }
 
 }  // namespace heddle

@@ -19,7 +19,7 @@ inline constexpr auto enum_names<CutChoice> = enum_table<CutChoice>({
     {CutChoice::memory, "memory"},
 });
 
-/// Of several heads, each keeps its own `over` and `logits`.
+/// If there are several heads, each keeps its own `over` and `logits`.
 struct Layout {
   MeshConfig mesh{};
   std::string schedule = "1f1b";
@@ -53,7 +53,5 @@ inline constexpr auto enum_names<LayoutOption> = enum_table<LayoutOption>({
 std::string value_of(const Layout& layout, LayoutOption option);
 /// All of them in one line, which is different for every layout.
 std::string to_string(const Layout& layout);
-
-Mesh mesh_of(const Layout& layout);
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/planned_head.h"
@@ -26,6 +27,15 @@ HeadShares shares_of(const HeadConfig& head, bool clips_norm) {
   HeadShares shares{.loss = 2.0 / products};
   if (clips_norm) shares.norm = (1 - shares.loss) / 2;
   return shares;
+}
+
+/// The bytes of a micro-batch's activations that a rank keeps of a stage.
+double activation_bytes(const RunPlan& plan, int stage, const StageLoads& loads) {
+  const IndexRange range = plan.range(stage);
+  const auto first = loads.held.begin() + range.begin;
+  const double all = std::accumulate(first, first + range.size, 0.0);
+  // Of segments, the inputs are kept.
+  return plan.has_sqrt_segments ? all / std::sqrt(static_cast<double>(range.size)) : all;
 }
 
 }  // namespace
@@ -107,26 +117,23 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
                                          const StageLoads& loads) const {
   const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
   const auto micro_batches = static_cast<double>(options.micro_batches);
+  const auto tp = static_cast<double>(experiment.mesh.tp);
+  const bool offloads = has_transfers(plan.training->schedule);
   StageProfile profile;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     StageCosts costs{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
-    double activations = 0;
     for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i) {
       const PlacedLayer& layer = placed.layers[static_cast<std::size_t>(i)];
       costs.forward += layer.forward;
       costs.backward_input += layer.backward_input + (plan.has_sqrt_segments ? layer.forward : 0);
       costs.backward_weight += layer.backward_weight;
-      activations += loads.held[static_cast<std::size_t>(i)];
     }
-    // predicted_seconds divides the times of a whole micro-batch by tp; these are those of a rank.
+    // predicted_seconds divides what it is given of a whole micro-batch by tp; these are a rank's.
     for (double StageCosts::*cost : {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight})
-      costs.*cost *= static_cast<double>(experiment.mesh.tp);
+      costs.*cost *= tp;
     costs.recompute = costs.forward;
     profile.later.push_back(costs);
-    if (plan.has_sqrt_segments) activations /= std::sqrt(static_cast<double>(plan.range(stage).size));
-    const bool offloads = has_transfers(plan.training->schedule);
-    profile.offloaded_bytes.push_back(offloads ? std::llround(activations * static_cast<double>(experiment.mesh.tp))
-                                               : 0);
+    profile.offloaded_bytes.push_back(offloads ? std::llround(tp * activation_bytes(plan, stage, loads)) : 0);
   }
   profile.first = profile.later;
   const std::vector<LayerCosts> heads = planned_heads(experiment, *plan.model, options, plan.last_rank());
@@ -142,7 +149,7 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   }
   std::int64_t elements = 0;
   for (const ModelSpec::Application& application : plan.model->applications())
-    for (const Shape& shape : application.layer->parameters()) elements += shape.numel();
+    elements += application.layer->parameter_elements();
   // A step reads the gradient and reads and writes the weights and each of the optimizer's states.
   const auto touched = static_cast<double>(3 + 2 * options.optimizer_states) * sizeof(float);
   const auto copies = options.shards_optimizer ? static_cast<double>(experiment.mesh.dp) : 1;
@@ -159,21 +166,16 @@ std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPl
   for (int stage = 0; stage < plan.stages(); ++stage) {
     double& of_rank = held[static_cast<std::size_t>(plan.rank_of()[static_cast<std::size_t>(stage)])];
     const IndexRange range = plan.range(stage);
-    double activations = 0;
     double weights = 0;
     for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end()); ++i) {
       of_rank += loads.each[i];
-      activations += loads.held[i];
       weights += placed.layers[i].weight_bytes;
     }
     of_rank += workspace_ * weights;
     if (experiment.mesh.dp > 1)  // the buckets in which gradients are summed
       of_rank += std::min(weights, static_cast<double>(experiment.train.bucket_bytes));
-    if (plan.has_sqrt_segments) {
-      // The inputs of the segments are kept, and once all values of one segment.
-      activations /= std::sqrt(static_cast<double>(range.size));
-      of_rank += activations;
-    }
+    const double activations = activation_bytes(plan, stage, loads);
+    if (plan.has_sqrt_segments) of_rank += activations;  // once all values of one segment
     costs.stages.push_back({.activations = activations,
                             .weight_inputs = activations,
                             .input = loads.held[static_cast<std::size_t>(range.begin)]});

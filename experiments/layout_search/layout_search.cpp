@@ -115,6 +115,12 @@ class Search {
     return of(a) < of(b);
   }
 
+  /// Best first.
+  static std::vector<WeighedLayout> ranked(std::vector<WeighedLayout> layouts) {
+    std::sort(layouts.begin(), layouts.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
+    return layouts;
+  }
+
   void plan_written() {
     if (work_of(written_.mesh, written_.train.micro_batches) > options_.max_work) return;
     result_.written = weighed(space_.written(), planner_.plan(written_));
@@ -170,7 +176,7 @@ class Search {
       descend(start, goal, std::span(all_of<LayoutOption>).subspan(1), weigh);
     };
     static_assert(all_of<LayoutOption>.front() == LayoutOption::mesh);
-    std::sort(starts.begin(), starts.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
+    starts = ranked(std::move(starts));
     // The best of each mesh, on which the other options depend most.
     std::set<std::string> meshes;
     for (const WeighedLayout& start : starts) {
@@ -182,35 +188,25 @@ class Search {
             Goal::bytes);
   }
 
-  /// All estimates, best first.
-  std::vector<WeighedLayout> ranked_estimates() const {
-    std::vector<WeighedLayout> ranked;
-    for (const auto& [name, estimate] : estimates_)
-      if (estimate) ranked.push_back(*estimate);
-    std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
-    return ranked;
-  }
-
   void plan_promising() {
     plan_changes_of_written();
-    const std::vector<WeighedLayout> ranked = ranked_estimates();
-    for (const WeighedLayout& finalist : front_of(ranked))
+    const std::vector<WeighedLayout> finalists = ranked(known_in(estimates_));
+    for (const WeighedLayout& finalist : front_of(finalists))
       if (!stops() && can_plan(finalist.layout) && work_ < options_.max_work / 3) (void)planned(finalist.layout);
-    for (const WeighedLayout& finalist : ranked)
+    for (const WeighedLayout& finalist : finalists)
       if (!stops() && can_plan(finalist.layout) && work_ < options_.max_work / 2) (void)planned(finalist.layout);
     const auto weigh = [this](const Layout& before, const Layout& layout) -> Weighed {
       if (!is_promising(before, layout) || !can_plan(layout)) return {};
       return planned(layout);
     };
-    std::vector<WeighedLayout> starts = known_in(plans_);
-    std::sort(starts.begin(), starts.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
+    const std::vector<WeighedLayout> starts = ranked(known_in(plans_));
     for (std::size_t i = 0; i < std::min(max_starts, starts.size()); ++i)
       descend(starts[i], Goal::seconds, all_of<LayoutOption>, weigh);
   }
 
-  /// Of each option, those that are likely to be its best change.
+  /// Plans the changes of each option that are likely to be its best ones.
   void plan_changes_of_written() {
-    if (!result_.written || mesh_of(space_.written()).size() != options_.ranks) return;
+    if (!result_.written || mesh_of(space_.written().mesh).size() != options_.ranks) return;
     constexpr std::size_t max_planned = 2;
     for (const LayoutOption option : all_of<LayoutOption>) {
       std::vector<WeighedLayout> changed;
@@ -218,7 +214,7 @@ class Search {
         if (stops()) return;
         if (const Weighed& change = estimated(layout)) changed.push_back(*change);
       }
-      std::sort(changed.begin(), changed.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
+      changed = ranked(std::move(changed));
       for (std::size_t i = 0; i < std::min(max_planned, changed.size()); ++i)
         if (!stops() && can_plan(changed[i].layout)) (void)planned(changed[i].layout);
     }
@@ -261,7 +257,7 @@ class Search {
     result_.planned = plans_.size();
     result_.front = front_of(all);
     result_.smallest = result_.front.back();
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
+    all = ranked(std::move(all));
     for (const WeighedLayout& each : all)
       if (each.fits && result_.best.size() < max_best) result_.best.push_back(each);
     gather_changes(all);
@@ -270,7 +266,7 @@ class Search {
   /// The best estimates, of layouts that the experiment's checks accept.
   std::vector<WeighedLayout> checked_estimates() {
     std::vector<WeighedLayout> found;
-    for (const WeighedLayout& estimate : ranked_estimates()) {
+    for (const WeighedLayout& estimate : ranked(known_in(estimates_))) {
       if (found.size() == max_best) break;
       try {
         check(space_.experiment(estimate.layout));
@@ -282,14 +278,15 @@ class Search {
     return found;
   }
 
-  void gather_changes(const std::vector<WeighedLayout>& ranked) {
+  /// `all`: best first.
+  void gather_changes(const std::vector<WeighedLayout>& all) {
     for (const LayoutOption option : all_of<LayoutOption>) {
       std::vector<std::string> names;
       for (const Layout& layout : space_.changes(space_.written(), option)) names.push_back(to_string(layout));
-      const auto found = std::find_if(ranked.begin(), ranked.end(), [&](const WeighedLayout& each) {
+      const auto found = std::find_if(all.begin(), all.end(), [&](const WeighedLayout& each) {
         return each.fits && std::find(names.begin(), names.end(), to_string(each.layout)) != names.end();
       });
-      if (found != ranked.end()) result_.changes.push_back({option, *found});
+      if (found != all.end()) result_.changes.push_back({option, *found});
     }
   }
 

@@ -5,6 +5,7 @@
 #include "experiments/training/layout/fastest_placements.h"
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/run_plan.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 #include "parallel/pipeline/schedules.h"
 
@@ -15,13 +16,9 @@ namespace {
 /// The most stages of a rank that are considered. More of them seldom save time and cost messages.
 constexpr int max_chunks = 4;
 
-bool is_same(const MeshConfig& a, const MeshConfig& b) {
-  return a.dp == b.dp && a.pp == b.pp && a.tp == b.tp;
-}
-
 /// The axes of a set along which the mesh has several ranks.
 AxisSet effective(AxisSet over, const MeshConfig& mesh) {
-  return mesh_of(Layout{.mesh = mesh}).larger_than_one(over);
+  return mesh_of(mesh).larger_than_one(over);
 }
 
 /// The parts of the batch that batch norms normalise by themselves.
@@ -58,6 +55,7 @@ LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreed
               .over = written.head.over,
               .logits = written.head.logits};
   add_meshes();
+  add_starts();
 }
 
 void LayoutSpace::add_meshes() {
@@ -68,7 +66,7 @@ void LayoutSpace::add_meshes() {
       if (const std::string why = refusal(mesh); why.empty())
         meshes_.push_back(mesh);
       else
-        refusals_[to_string(mesh_of(Layout{.mesh = mesh}))] = why;
+        refusals_[to_string(mesh_of(mesh))] = why;
     }
   if (meshes_.empty()) refuse_all({});
 }
@@ -78,7 +76,7 @@ void LayoutSpace::refuse_all(const std::map<std::string, std::string>& reasons) 
   all.insert(reasons.begin(), reasons.end());
   std::string text;
   for (const auto& [mesh, why] : all) text += fmt::format("\n  {}: {}", mesh, why);
-  fail<InputError>("no mesh of {} {} trains {}:{}", ranks_, ranks_ == 1 ? "rank" : "ranks", experiment_.name, text);
+  fail<InputError>("no mesh of {} trains {}:{}", counted(ranks_, "rank", "ranks"), experiment_.name, text);
 }
 
 std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
@@ -88,8 +86,8 @@ std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
   const std::vector<std::int64_t> micro_batches = micro_batches_of(mesh);
   const std::int64_t min_count = freedom_.micro_batches ? 1 : train.micro_batches;
   if (mesh.dp * min_count > train.batch)
-    return fmt::format("train.batch = {} has fewer samples than parts, dp {} x {} micro-batch{}", train.batch, mesh.dp,
-                       min_count, min_count == 1 ? "" : "es");
+    return fmt::format("train.batch = {} has fewer samples than parts, dp {} x {}", train.batch, mesh.dp,
+                       counted(min_count, "micro-batch", "micro-batches"));
   if (micro_batches.empty())
     return fmt::format("batch norms would not normalise {} parts of the batch, as in the file (--allow norm_groups)",
                        fixed_norm_groups().value_or(0));
@@ -192,7 +190,7 @@ std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
   const bool is_fixed = names_stages_ || !stages.balance.empty();
   std::vector<CutChoice> found;
   // Whether named stages are as many shows in the checks of the experiment.
-  const bool is_own_mesh = is_same(layout.mesh, written_.mesh) && layout.chunks == written_.chunks;
+  const bool is_own_mesh = layout.mesh == written_.mesh && layout.chunks == written_.chunks;
   if (!is_fixed || static_cast<std::int64_t>(stages.balance.size()) == count || (names_stages_ && is_own_mesh))
     found.push_back(CutChoice::written);
   if (layout.schedule == "csv") return {CutChoice::written};
@@ -295,11 +293,14 @@ std::optional<Layout> LayoutSpace::fitted(Layout layout) const {
 std::vector<Layout> LayoutSpace::changes(const Layout& from, LayoutOption option) const {
   std::vector<Layout> changed;
   const std::string before = value_of(from, option);
+  const auto add_fitted = [&](const Layout& layout) {
+    const std::optional<Layout> possible = fitted(layout);
+    if (possible && value_of(*possible, option) != before) changed.push_back(*possible);
+  };
   const auto add = [&](auto Layout::*member, const auto& value) {
     Layout layout = from;
     layout.*member = value;
-    const std::optional<Layout> possible = fitted(layout);
-    if (possible && value_of(*possible, option) != before) changed.push_back(*possible);
+    add_fitted(layout);
   };
   switch (option) {
     case LayoutOption::mesh:
@@ -310,8 +311,7 @@ std::vector<Layout> LayoutSpace::changes(const Layout& from, LayoutOption option
         Layout layout = from;
         layout.schedule = schedule.name;
         layout.chunks = schedule.chunks;
-        const std::optional<Layout> possible = fitted(layout);
-        if (possible && value_of(*possible, option) != before) changed.push_back(*possible);
+        add_fitted(layout);
       }
       break;
     case LayoutOption::micro_batches:
@@ -339,8 +339,7 @@ std::vector<Layout> LayoutSpace::changes(const Layout& from, LayoutOption option
   return changed;
 }
 
-std::vector<Layout> LayoutSpace::starts() const {
-  std::vector<Layout> found;
+void LayoutSpace::add_starts() {
   for (const MeshConfig& mesh : meshes_)
     for (const std::int64_t micro_batches : micro_batches_of(mesh))
       for (const Scheduled& schedule : schedules_of(mesh.pp, micro_batches))
@@ -351,14 +350,13 @@ std::vector<Layout> LayoutSpace::starts() const {
           layout.schedule = schedule.name;
           layout.chunks = schedule.chunks;
           layout.recompute = recompute;
-          if (const std::optional<Layout> possible = fitted(layout)) found.push_back(*possible);
+          if (const std::optional<Layout> possible = fitted(layout)) starts_.push_back(*possible);
         }
-  return found;
 }
 
 std::vector<Layout> LayoutSpace::all(std::size_t max_layouts) const {
   if (size() > max_layouts) return {};
-  std::vector<Layout> found = starts();
+  std::vector<Layout> found = starts_;
   for (const LayoutOption option :
        {LayoutOption::shard, LayoutOption::over, LayoutOption::logits, LayoutOption::cut, LayoutOption::placements}) {
     const std::size_t before = found.size();
@@ -370,7 +368,7 @@ std::vector<Layout> LayoutSpace::all(std::size_t max_layouts) const {
 
 std::size_t LayoutSpace::size() const {
   std::size_t count = 0;
-  for (const Layout& start : starts())
+  for (const Layout& start : starts_)
     count += shards_of(start.mesh).size() * overs_of(start.mesh).size() * logits().size() * cuts_of(start).size() *
              (start.mesh.dp * start.mesh.tp > 1 ? 2 : 1);
   return count;

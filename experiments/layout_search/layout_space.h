@@ -44,7 +44,7 @@ class LayoutSpace {
   /// stages has no schedule.
   std::vector<Layout> changes(const Layout& from, LayoutOption option) const;
   /// Every mesh with every number of micro-batches, schedule and recomputation; the other options are as written.
-  std::vector<Layout> starts() const;
+  const std::vector<Layout>& starts() const { return starts_; }
   /// All layouts, or none if there are more than this number.
   std::vector<Layout> all(std::size_t max_layouts) const;
   /// The number of layouts, if the planner finds placements of its own for each of them.
@@ -64,6 +64,7 @@ class LayoutSpace {
   };
 
   void add_meshes();
+  void add_starts();
   /// Why no layout has this mesh; empty if one has.
   std::string refusal(const MeshConfig& mesh) const;
   std::vector<std::int64_t> micro_batches_of(const MeshConfig& mesh) const;
@@ -89,6 +90,7 @@ class LayoutSpace {
   int ranks_;
   std::vector<MeshConfig> meshes_;
   std::map<std::string, std::string> refusals_;  // of the other meshes
+  std::vector<Layout> starts_;
   mutable std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Scheduled>> schedules_;
   mutable std::map<std::string, std::optional<std::vector<PlacementConfig>>> placements_;
 };

@@ -53,7 +53,7 @@ void Progress::step(const StepRecord& record) {
   if (!terminal_.is_terminal) return;
   const double now = now_();
   const std::int64_t done = record.step + 1;
-  if (drawn_ && done < steps_ && now - *drawn_ < seconds_between_draws) return;
+  if (done < steps_ && !is_due(now)) return;
   drawn_ = now;
   std::string text = fmt::format("step {}/{}", done, steps_);
   if (record.loss) text += fmt::format("  loss {:.4f}", *record.loss);
@@ -72,6 +72,18 @@ void Progress::step(const StepRecord& record) {
 
 void Progress::show(const std::string& text) {
   if (terminal_.is_terminal) draw(text);
+}
+
+void Progress::update(const std::function<std::string()>& text) {
+  if (!terminal_.is_terminal) return;
+  const double now = now_();
+  if (!is_due(now)) return;
+  drawn_ = now;
+  draw(text());
+}
+
+bool Progress::is_due(double now) const {
+  return !drawn_ || now - *drawn_ >= seconds_between_draws;
 }
 
 void Progress::draw(const std::string& text) {

@@ -36,10 +36,13 @@ class Progress {
   void step(const StepRecord& record);
   /// Draws a text instead, for a phase without steps: `evaluating`.
   void show(const std::string& text);
+  /// The same at most ten times a second, for a text that changes more often. It is made only if it is drawn.
+  void update(const std::function<std::string()>& text);
   /// Removes the line, so that other text can be written.
   void clear();
 
  private:
+  bool is_due(double now) const;
   void draw(const std::string& text);
 
   std::ostream& out_;
@@ -52,7 +55,7 @@ class Progress {
   double begun_ = 0;
   double waited_ = 0;            // seconds of steps in which rank 0 waited for images, since begin
   std::string accuracy_;         // on the first set, by the last evaluation
-  std::optional<double> drawn_;  // when; absent before the first step
+  std::optional<double> drawn_;  // when; absent before the first time
   std::size_t width_ = 0;        // characters of the line that may not be blank
 };
 

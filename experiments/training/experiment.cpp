@@ -232,9 +232,12 @@ void resolve_paths(Experiment& experiment) {
   experiment.data_folder.clear();
 }
 
+Mesh mesh_of(const MeshConfig& config) {
+  return Mesh(static_cast<int>(config.dp), static_cast<int>(config.pp), static_cast<int>(config.tp));
+}
+
 Mesh mesh_of(const Experiment& experiment) {
-  return Mesh(static_cast<int>(experiment.mesh.dp), static_cast<int>(experiment.mesh.pp),
-              static_cast<int>(experiment.mesh.tp));
+  return mesh_of(experiment.mesh);
 }
 
 }  // namespace heddle

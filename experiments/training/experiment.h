@@ -56,6 +56,7 @@ struct MeshConfig {
   std::int64_t dp = 1;
   std::int64_t pp = 1;
   std::int64_t tp = 1;
+  bool operator==(const MeshConfig&) const = default;
 };
 
 /// How the stages along pp execute a step.
@@ -180,6 +181,7 @@ std::vector<std::string*> paths_of(Experiment& experiment);
 /// Puts `data_folder` before these paths if they are relative, and empties it.
 void resolve_paths(Experiment& experiment);
 
+Mesh mesh_of(const MeshConfig& config);
 Mesh mesh_of(const Experiment& experiment);
 
 }  // namespace heddle

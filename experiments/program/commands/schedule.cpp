@@ -198,17 +198,14 @@ SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
 /// takes longer than a second shows its progress.
 SearchResult search(const SearchSpace& space, const Console& console, int& interrupted_by) {
   constexpr double min_seconds = 1;
-  constexpr double seconds_between_draws = 0.1;
   Progress progress(console.err, console.terminal);
   InterruptionSignals signals({SIGINT, SIGTERM}, "the search ends with the best so far");
   Interruption& interruption = signals.interruption();
   interruption.is_heeded = true;
-  double next_draw = steady_seconds() + min_seconds;
+  const double begin = steady_seconds();
   SearchResult result = search_schedules(space, [&](const SearchTried& tried) {
-    if (console.terminal.is_terminal && steady_seconds() >= next_draw) {
-      progress.show(search_progress(tried));
-      next_draw = steady_seconds() + seconds_between_draws;
-    }
+    if (console.terminal.is_terminal && steady_seconds() >= begin + min_seconds)
+      progress.update([&] { return search_progress(tried); });
     return interruption.signal == 0;
   });
   interrupted_by = result.is_interrupted ? interruption.signal.load() : 0;

@@ -82,9 +82,9 @@ std::string changes_table(const LayoutReport& report) {
 std::string layout_text(const LayoutReport& report) {
   const LayoutSearchResult& result = report.result;
   const bool is_planned = result.best.front().is_planned();
-  std::string text = fmt::format("{}: the fastest layouts of {} {}{}\n", report.name, report.ranks,
-                                 report.ranks == 1 ? "rank" : "ranks",
-                                 report.budget > 0 ? " within " + format_bytes(report.budget) + " each" : "");
+  std::string text =
+      fmt::format("{}: the fastest layouts of {}{}\n", report.name, counted(report.ranks, "rank", "ranks"),
+                  report.budget > 0 ? " within " + format_bytes(report.budget) + " each" : "");
   text += layout_table(result.best);
   if (result.written)
     text += fmt::format("\nthe file itself ({}): {}{}\n", value_of(result.written->layout, LayoutOption::mesh),

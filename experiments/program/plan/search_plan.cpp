@@ -54,13 +54,8 @@ LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, 
                       .ranks = static_cast<int>(command.ranks.value_or(mesh_of(member.root).size())),
                       .budget = member.root.memory_budget};
   LayoutSearchOptions options{.ranks = report.ranks, .freedom = freedom};
-  double shown = 0;
   options.on_progress = [&](const std::string& text) {
-    constexpr double interval = 0.1;
-    if (const double now = steady_seconds(); now - shown > interval) {
-      progress.show(fmt::format("{}: {}", member.name, text));
-      shown = now;
-    }
+    progress.update([&] { return fmt::format("{}: {}", member.name, text); });
   };
   options.is_interrupted = [&] { return interruption.signal != 0; };
   const LayoutSpace space(member.root, report.ranks, freedom);

@@ -145,8 +145,7 @@ class Prediction {
   std::int64_t parameters_of(const IndexRange& range) const {
     std::int64_t elements = 0;
     for (std::int64_t i = range.begin; i < range.end(); ++i)
-      for (const Shape& shape : plan_.model->applications()[static_cast<std::size_t>(i)].layer->parameters())
-        elements += shape.numel();
+      elements += plan_.model->applications()[static_cast<std::size_t>(i)].layer->parameter_elements();
     return elements;
   }
 

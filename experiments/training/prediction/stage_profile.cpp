@@ -235,11 +235,8 @@ namespace {
 /// The share of each application in the number of parameters.
 std::vector<double> shares_of_parameters(const ModelSpec& model) {
   std::vector<double> shares;
-  for (const auto& application : model.applications()) {
-    std::int64_t elements = 0;
-    for (const Shape& shape : application.layer->parameters()) elements += shape.numel();
-    shares.push_back(static_cast<double>(elements));
-  }
+  for (const auto& application : model.applications())
+    shares.push_back(static_cast<double>(application.layer->parameter_elements()));
   const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (double& share : shares) share /= std::max(all, 1.0);
   return shares;

@@ -16,22 +16,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-Called call_words(const std::string& arguments, Terminal terminal = {}) {
-  std::istringstream words(arguments);
-  return test::call({std::istream_iterator<std::string>(words), {}}, terminal);
-}
-
-std::string printed(const std::string& arguments, Terminal terminal = {}) {
-  const Called called = call_words(arguments, terminal);
-  CHECK(called.err.empty());
-  REQUIRE(called.code == 0);
-  return called.out;
-}
-
 }  // namespace
 
 TEST_CASE("the critical path is marked in the picture, and a table says what each cost would have to be") {
-  const std::string text = printed("schedule zb_h1 --stages 4 --micro-batches 6 --critical-path");
+  const std::string text = printed_by("schedule zb_h1 --stages 4 --micro-batches 6 --critical-path");
   CHECK(text.starts_with(
       "zb_h1: 4 ranks, 6 micro-batches\n"
       "\n"
@@ -53,12 +41,12 @@ TEST_CASE("the critical path is marked in the picture, and a table says what eac
 
 TEST_CASE("without --critical-path nothing is marked") {
   for (const std::string arguments : {"", " --json"})
-    CHECK(printed("schedule zb_h1 --stages 4 --micro-batches 6" + arguments).find("critical") == std::string::npos);
+    CHECK(printed_by("schedule zb_h1 --stages 4 --micro-batches 6" + arguments).find("critical") == std::string::npos);
 }
 
 TEST_CASE("a picture too dense for names has its marks in lines below the ranks, and the table has R and c") {
   const std::string text =
-      printed("schedule 1f1b --stages 4 --micro-batches 8 --costs 1,1,1,2 --recompute always --critical-path");
+      printed_by("schedule 1f1b --stages 4 --micro-batches 8 --costs 1,1,1,2 --recompute always --critical-path");
   CHECK(text.find("\n   0  FFFFR..................BBFRBBFR...BBFR...BBFR...BBR.BBR....BBR....BB\n"
                   "      *                      ***                                        **\n") != std::string::npos);
   CHECK(text.find(", . idle, * below: on the critical path\n") != std::string::npos);
@@ -77,14 +65,14 @@ TEST_CASE("a cost that another critical path does without has no gain, and no va
 }
 
 TEST_CASE("on a terminal with colours, the marks are within the coloured actions") {
-  CHECK(printed("schedule gpipe --stages 2 --micro-batches 1 --critical-path", {true, true, 80})
+  CHECK(printed_by("schedule gpipe --stages 2 --micro-batches 1 --critical-path", {true, true, 80})
             .find("   0  \x1b[38;5;16;48;5;75m0*\x1b[0m. . . \x1b[38;5;16;48;5;114m0  *\x1b[0m\n") !=
         std::string::npos);
 }
 
 TEST_CASE("--json has the path's actions and messages with their times, and the effects of the costs") {
   const Json path = Json::parse(
-      printed("schedule interleaved --stages 2 --micro-batches 2 --chunks 2 --costs 4,2,2,1 --critical-path --json"))
+      printed_by("schedule interleaved --stages 2 --micro-batches 2 --chunks 2 --costs 4,2,2,1 --critical-path --json"))
       ["critical_path"];
   double time = 0;
   int messages = 0;
@@ -139,7 +127,7 @@ TEST_CASE("the SVG frames the actions of the critical path and draws its message
 }
 
 TEST_CASE("a search marks the critical path of the best schedule, with the costs of its micro-batches") {
-  const Json best = Json::parse(printed(
+  const Json best = Json::parse(printed_by(
       "schedule --search --stages 2 --micro-batches 4 --memory 2 --chunks 1 --costs 2,2,2,0 --critical-path --json"));
   REQUIRE(best["micro_batches"] == 4);
   CHECK(best["critical_path"]["costs"][0]["now"] == 2);

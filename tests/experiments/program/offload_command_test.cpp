@@ -14,29 +14,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-Called call(const std::string& arguments) {
-  std::istringstream words(arguments);
-  return test::call({std::istream_iterator<std::string>(words), {}}, Terminal());
-}
-
-std::string printed(const std::string& arguments) {
-  const Called called = call(arguments);
-  CHECK(called.err.empty());
-  REQUIRE(called.code == 0);
-  return called.out;
-}
-
-std::string refused(const std::string& arguments) {
-  const Called called = call(arguments);
-  CHECK(called.code == 2);
-  CHECK(called.out.empty());
-  return called.err;
-}
-
 }  // namespace
 
 TEST_CASE("--offload adds O and L, a row for the link of each rank, and the peak in the host's memory") {
-  CHECK(printed("schedule gpipe --stages 1 --micro-batches 3 --offload all --offload-cost 1") ==
+  CHECK(printed_by("schedule gpipe --stages 1 --micro-batches 3 --offload all --offload-cost 1") ==
         "gpipe: 1 rank, 3 micro-batches\n"
         "\n"
         "rank\n"
@@ -53,13 +34,14 @@ TEST_CASE("--offload adds O and L, a row for the link of each rank, and the peak
         "peak weight inputs  0\n"
         "peak offloaded      2\n"
         "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n");
-  const Json json = Json::parse(printed("schedule 1f1b --stages 4 --micro-batches 8 --offload all --json"));
+  const Json json = Json::parse(printed_by("schedule 1f1b --stages 4 --micro-batches 8 --offload all --json"));
   CHECK(json["peak_activations"] == std::vector<double>{2, 2, 2, 1});
   CHECK(json["peak_offloaded"] == std::vector<double>{3, 2, 0, 0});
-  CHECK(printed("schedule 1f1b --stages 4 --micro-batches 8 --offload all --csv").starts_with("0F0,0O0,0F1,0O1,"));
+  CHECK(printed_by("schedule 1f1b --stages 4 --micro-batches 8 --offload all --csv").starts_with("0F0,0O0,0F1,0O1,"));
   const Scratch folder;
   const std::string file = (folder / "offloaded.svg").string();
-  CHECK(call("schedule 1f1b --stages 4 --micro-batches 8 --offload all --offload-cost 1 --svg " + file).code == 0);
+  CHECK(call_words("schedule 1f1b --stages 4 --micro-batches 8 --offload all --offload-cost 1 --svg " + file).code ==
+        0);
   std::ostringstream svg;
   svg << std::ifstream(file).rdbuf();
   CHECK(svg.str().find("<title>0O0: offload to the host of micro-batch 0 in stage 0, 1 to 2</title>") !=
@@ -69,24 +51,24 @@ TEST_CASE("--offload adds O and L, a row for the link of each rank, and the peak
 
 TEST_CASE("wrong offloading is refused") {
   const std::string gpipe = "schedule gpipe --stages 2 --micro-batches 4 ";
-  CHECK(refused(gpipe + "--offload-cost 1") ==
+  CHECK(refused_by(gpipe + "--offload-cost 1") ==
         "heddle: --offload-cost: the schedule offloads nothing (--offload half or all adds O and L)\n");
-  CHECK(refused("schedule 1f1b --stages 2 --micro-batches 8 --offload all --offload-cost 1") ==
+  CHECK(refused_by("schedule 1f1b --stages 2 --micro-batches 8 --offload all --offload-cost 1") ==
         "heddle: --offload-cost: the schedule offloads nothing: every micro-batch is needed too soon\n");
   for (const std::string cost : {"-1", "nan", "inf", "1e+19"})
-    CHECK(refused(gpipe + "--offload all --offload-cost " + cost) ==
+    CHECK(refused_by(gpipe + "--offload all --offload-cost " + cost) ==
           "heddle: --offload-cost: expected 0 or a number from 1e-18 to 1e18, got " + cost + "\n");
-  CHECK(refused(gpipe + "--offload all --recompute always") ==
+  CHECK(refused_by(gpipe + "--offload all --recompute always") ==
         "heddle: offload: expected a schedule without recomputation, which keeps no activations\n");
-  CHECK(refused(gpipe + "--offload some").starts_with("heddle: --offload: some not in {half,all}"));
-  CHECK(refused("schedule --search --stages 2 --micro-batches 4 --offload all") ==
+  CHECK(refused_by(gpipe + "--offload some").starts_with("heddle: --offload: some not in {half,all}"));
+  CHECK(refused_by("schedule --search --stages 2 --micro-batches 4 --offload all") ==
         "heddle: schedule: --search does not take --offload and --offload-cost\n");
-  CHECK(refused("schedule --html page.html --offload all") ==
+  CHECK(refused_by("schedule --html page.html --offload all") ==
         "heddle: schedule: expected --html FILE without other options: everything is chosen on the page\n");
   const Scratch folder;
   const std::string file = (folder / "forward.csv").string();
   std::ofstream(file) << "0F0,0F1\n";
-  CHECK(refused("schedule --file " + file + " --offload half") ==
+  CHECK(refused_by("schedule --file " + file + " --offload half") ==
         "heddle: offload: expected a schedule with backward: one of forward passes keeps no activations\n");
 }
 

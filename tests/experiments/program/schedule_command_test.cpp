@@ -21,25 +21,6 @@ using Json = nlohmann::json;
 
 using test::Called;
 
-Called call(const std::string& arguments, Terminal terminal = {}) {
-  std::istringstream words(arguments);
-  return test::call({std::istream_iterator<std::string>(words), {}}, terminal);
-}
-
-std::string printed(const std::string& arguments, Terminal terminal = {}) {
-  const Called called = call(arguments, terminal);
-  CHECK(called.err.empty());
-  REQUIRE(called.code == 0);
-  return called.out;
-}
-
-std::string refused(const std::string& arguments) {
-  const Called called = call(arguments);
-  CHECK(called.code == 2);
-  CHECK(called.out.empty());
-  return called.err;
-}
-
 Timeline timeline_of(const Schedule& schedule, const StageCosts& costs = {}) {
   return simulate(schedule, {.stages = shared_by_stages(costs, schedule.rank_of)}).timeline;
 }
@@ -48,7 +29,7 @@ Timeline timeline_of(const Schedule& schedule, const StageCosts& costs = {}) {
 
 TEST_CASE(
     "the picture outside a terminal: one row per rank, letters and micro-batches, a legend, and the figures below") {
-  CHECK(printed("schedule gpipe --stages 3 --micro-batches 4") ==
+  CHECK(printed_by("schedule gpipe --stages 3 --micro-batches 4") ==
         "gpipe: 3 ranks, 4 micro-batches\n"
         "\n"
         "rank\n"
@@ -68,41 +49,41 @@ TEST_CASE(
 }
 
 TEST_CASE("on a terminal, colours show the kinds of action, and numbers the micro-batches") {
-  const std::string text = printed("schedule gpipe --stages 2 --micro-batches 1", {true, true, 80});
+  const std::string text = printed_by("schedule gpipe --stages 2 --micro-batches 1", {true, true, 80});
   CHECK(text.find("   0  \x1b[38;5;16;48;5;75m0 \x1b[0m. . . \x1b[38;5;16;48;5;114m0   \x1b[0m\n") !=
         std::string::npos);
   CHECK(text.find("\x1b[38;5;16;48;5;75m   \x1b[0m forward, ") != std::string::npos);
-  const std::string plain = printed("schedule gpipe --stages 2 --micro-batches 1", {true, false, 80});
+  const std::string plain = printed_by("schedule gpipe --stages 2 --micro-batches 1", {true, false, 80});
   CHECK(plain.find('\x1b') == std::string::npos);
   CHECK(plain.find("   0  F0 .  .  .  B0---\n") != std::string::npos);
 }
 
 TEST_CASE("a picture too wide for names has one character per unit of time, then several units per character") {
-  const std::string units = printed("schedule 1f1b --stages 4 --micro-batches 8", {true, false, 60});
+  const std::string units = printed_by("schedule 1f1b --stages 4 --micro-batches 8", {true, false, 60});
   CHECK(units.find("   1  .FFF....BBFBBFBBFBBFBBFBB.BB.BB..\n") != std::string::npos);
   CHECK(units.find("each character is a time of 1\n") != std::string::npos);
-  const std::string scaled = printed("schedule gpipe --stages 4 --micro-batches 8", {true, false, 30});
+  const std::string scaled = printed_by("schedule gpipe --stages 4 --micro-batches 8", {true, false, 30});
   CHECK(scaled.find("   0  FFFFF......BBBBBBBBBBB\n") != std::string::npos);
   CHECK(scaled.find("each character shows the action that takes most of a time of 1.5\n") != std::string::npos);
-  std::istringstream lines(printed("schedule gpipe --stages 300 --micro-batches 2000"));
+  std::istringstream lines(printed_by("schedule gpipe --stages 300 --micro-batches 2000"));
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) CHECK(line.size() <= 120);
   CHECK(count < 50);
 }
 
 TEST_CASE("the terminal's picture leaves out the middle ranks if there are many, and says so") {
-  const std::string text = printed("schedule gpipe --stages 40 --micro-batches 2");
+  const std::string text = printed_by("schedule gpipe --stages 40 --micro-batches 2");
   CHECK(text.find("\n  15  ") != std::string::npos);
   CHECK(text.find("\n      (8 ranks are not drawn)\n  24  ") != std::string::npos);
   CHECK(text.find("\n  16  ") == std::string::npos);
 }
 
 TEST_CASE("costs with a common measure are drawn by it, costs without one by the share of their time") {
-  const std::string even = printed("schedule gpipe --stages 2 --micro-batches 1 --costs 20,20,20,0");
+  const std::string even = printed_by("schedule gpipe --stages 2 --micro-batches 1 --costs 20,20,20,0");
   CHECK(even.find("   0  F0 .  .  .  B0---\n") != std::string::npos);
   CHECK(even.find("time  0     40    80\n") != std::string::npos);
   CHECK(even.find("makespan            120 ") != std::string::npos);
-  const std::string odd = printed("schedule gpipe --stages 2 --micro-batches 1 --costs 1,0.70710678,2,0.1");
+  const std::string odd = printed_by("schedule gpipe --stages 2 --micro-batches 1 --costs 1,0.70710678,2,0.1");
   CHECK(odd.find("each character shows the action that takes most of a time of ") != std::string::npos);
 }
 
@@ -130,7 +111,7 @@ TEST_CASE("with several stages per rank, an action is named with its stage, or b
 TEST_CASE("the SVG is one file with a title on every action") {
   const Scratch folder;
   const std::string file = (folder / "picture.svg").string();
-  const Called called = call("schedule 1f1b --stages 2 --micro-batches 3 --svg " + file);
+  const Called called = call_words("schedule 1f1b --stages 2 --micro-batches 3 --svg " + file);
   CHECK(called.code == 0);
   CHECK(called.err == "picture: " + file + "\n");
   std::ostringstream read;
@@ -155,7 +136,7 @@ TEST_CASE("the SVG of a very large schedule is cut, and says so") {
 }
 
 TEST_CASE("--json has the figures under stable keys") {
-  const Json json = Json::parse(printed("schedule 1f1b --stages 4 --micro-batches 8 --json"));
+  const Json json = Json::parse(printed_by("schedule 1f1b --stages 4 --micro-batches 8 --json"));
   CHECK(json["name"] == "1f1b");
   CHECK(json["stages"] == 4);
   CHECK(json["chunks"] == 1);
@@ -169,7 +150,7 @@ TEST_CASE("--json has the figures under stable keys") {
 
 TEST_CASE("costs are forward, input part, weight part and a transfer's") {
   const auto makespan = [](const std::string& costs) {
-    return Json::parse(printed("schedule gpipe --stages 2 --micro-batches 1 --json --costs " + costs))["makespan"]
+    return Json::parse(printed_by("schedule gpipe --stages 2 --micro-batches 1 --json --costs " + costs))["makespan"]
         .get<double>();
   };
   CHECK(makespan("5,10,20,100") == 270);
@@ -177,31 +158,31 @@ TEST_CASE("costs are forward, input part, weight part and a transfer's") {
 }
 
 TEST_CASE("actions that take no time, and the shortest and longest that a picture can show, are drawn") {
-  CHECK(printed("schedule gpipe --stages 1 --micro-batches 2 --costs 0,0,0,1").find("rank\n   0\n") !=
+  CHECK(printed_by("schedule gpipe --stages 1 --micro-batches 2 --costs 0,0,0,1").find("rank\n   0\n") !=
         std::string::npos);
   const Scratch folder;
   const std::string file = (folder / "picture.svg").string();
   for (const std::string costs : {"0,0,0,1", "1e-18,1e-18,1e-18,0", "1e18,1e18,1e18,1e18", "1e-18,1e18,0,1"})
-    CHECK(call("schedule gpipe --stages 1 --micro-batches 2 --svg " + file + " --costs " + costs).code == 0);
+    CHECK(call_words("schedule gpipe --stages 1 --micro-batches 2 --svg " + file + " --costs " + costs).code == 0);
 }
 
 TEST_CASE("recomputation takes a forward's time, and keeps one micro-batch's activations") {
-  const Json json = Json::parse(printed("schedule gpipe --stages 1 --micro-batches 4 --recompute always --json"));
+  const Json json = Json::parse(printed_by("schedule gpipe --stages 1 --micro-batches 4 --recompute always --json"));
   CHECK(json["makespan"] == 16);
   CHECK(json["peak_activations"] == std::vector<double>{1});
-  CHECK(Json::parse(
-            printed("schedule gpipe --stages 1 --micro-batches 4 --recompute except_last --json"))["makespan"] == 15);
+  CHECK(Json::parse(printed_by(
+            "schedule gpipe --stages 1 --micro-batches 4 --recompute except_last --json"))["makespan"] == 15);
 }
 
 TEST_CASE("a schedule's CSV reads back as the same schedule") {
   const Scratch folder;
   const std::string file = (folder / "schedule.csv").string();
-  const std::string csv = printed("schedule 1f1b --stages 3 --micro-batches 5 --csv");
+  const std::string csv = printed_by("schedule 1f1b --stages 3 --micro-batches 5 --csv");
   CHECK(csv.starts_with("0F0,0F1,0F2,0B0,"));
   std::ofstream(file) << csv;
-  CHECK(printed("schedule --file " + file + " --csv") == csv);
-  Json named = Json::parse(printed("schedule 1f1b --stages 3 --micro-batches 5 --json"));
-  const Json read = Json::parse(printed("schedule --file " + file + " --json"));
+  CHECK(printed_by("schedule --file " + file + " --csv") == csv);
+  Json named = Json::parse(printed_by("schedule 1f1b --stages 3 --micro-batches 5 --json"));
+  const Json read = Json::parse(printed_by("schedule --file " + file + " --json"));
   CHECK(read["name"] == file);
   named["name"] = file;
   CHECK(read == named);
@@ -211,8 +192,8 @@ TEST_CASE("a file whose ranks have unequal numbers of stages is reported with it
   const Scratch folder;
   const std::string file = (folder / "uneven.csv").string();
   std::ofstream(file) << "0F0,,,2F0,2B0,,,0B0\n,1F0,,,,,1B0\n";
-  CHECK(printed("schedule --file " + file).starts_with(file + ": 2 ranks, 1 micro-batch, 3 stages\n"));
-  const Json json = Json::parse(printed("schedule --file " + file + " --json"));
+  CHECK(printed_by("schedule --file " + file).starts_with(file + ": 2 ranks, 1 micro-batch, 3 stages\n"));
+  const Json json = Json::parse(printed_by("schedule --file " + file + " --json"));
   CHECK(json["stages"] == 3);
   CHECK(json["chunks"].is_null());
 }
@@ -221,52 +202,53 @@ TEST_CASE("a file with a wrong cell is refused with the grid around it") {
   const Scratch folder;
   const std::string file = (folder / "wrong.csv").string();
   std::ofstream(file) << "0F0,0F1,0B0,0B1\n1F0,1B0,1B1,1F1\n";
-  const std::string error = refused("schedule --file " + file);
+  const std::string error = refused_by("schedule --file " + file);
   CHECK(error.starts_with("heddle: " + file + ": rank 1, cell 3: 1B1: before its input 1F1\n"));
   CHECK(error.find(">1B1<") != std::string::npos);
 }
 
 TEST_CASE("wrong calls print the expected value and exit with 2") {
   CHECK(
-      refused("schedule") ==
+      refused_by("schedule") ==
       "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html\n");
-  CHECK(refused("schedule 1f1b --micro-batches 4") == "heddle: schedule: expected --stages, the number of ranks\n");
-  CHECK(refused("schedule 1f1b --stages 4") ==
+  CHECK(refused_by("schedule 1f1b --micro-batches 4") == "heddle: schedule: expected --stages, the number of ranks\n");
+  CHECK(refused_by("schedule 1f1b --stages 4") ==
         "heddle: schedule: expected --micro-batches, the number of micro-batches\n");
-  CHECK(refused("schedule gpip") == "heddle: unknown schedule gpip: did you mean gpipe?\n");
-  CHECK(refused("schedule gpip --stages 4 --micro-batches 4") ==
+  CHECK(refused_by("schedule gpip") == "heddle: unknown schedule gpip: did you mean gpipe?\n");
+  CHECK(refused_by("schedule gpip --stages 4 --micro-batches 4") ==
         "heddle: unknown schedule gpip: did you mean gpipe?\n");
-  CHECK(refused("schedule gpipe --stages 0 --micro-batches 4") ==
+  CHECK(refused_by("schedule gpipe --stages 0 --micro-batches 4") ==
         "heddle: --stages: expected an integer from 1 to 65536, got 0\n");
-  CHECK(refused("schedule gpipe --stages 4 --micro-batches 0") ==
+  CHECK(refused_by("schedule gpipe --stages 4 --micro-batches 0") ==
         "heddle: --micro-batches: expected an integer from 1 to 1000000, got 0\n");
-  CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --chunks 2") ==
+  CHECK(refused_by("schedule gpipe --stages 4 --micro-batches 4 --chunks 2") ==
         "heddle: gpipe: expected 1 chunk, got 2\n");
-  CHECK(refused("schedule zb_h2 --stages 4 --micro-batches 4") ==
+  CHECK(refused_by("schedule zb_h2 --stages 4 --micro-batches 4") ==
         "heddle: zb_h2: expected at least 7 micro-batches for 4 ranks, got 4\n");
-  CHECK(refused("schedule interleaved --stages 4 --micro-batches 11 --chunks 2") ==
+  CHECK(refused_by("schedule interleaved --stages 4 --micro-batches 11 --chunks 2") ==
         "heddle: interleaved: expected a multiple of 2 micro-batches, for 2 rounds over 4 ranks, got 11\n");
-  CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --chunks 0") ==
+  CHECK(refused_by("schedule gpipe --stages 4 --micro-batches 4 --chunks 0") ==
         "heddle: --chunks: expected an integer from 1 to 1024, got 0\n");
-  CHECK(refused("schedule gpipe --stages 65536 --micro-batches 1000000") ==
+  CHECK(refused_by("schedule gpipe --stages 65536 --micro-batches 1000000") ==
         "heddle: schedule: expected at most 33554432 micro-batches in all stages together, got 65536 x 1 x 1000000\n");
   for (const std::string costs : {"1,1,1,-1", "-1,1,1,1", "1,1,1", "1,1,1,1,1", "a,b,c,d", "1,1,1,", "nan,1,1,1",
                                   "inf,1,1,1", "0,0,0,0", "1e-320,1,1,1", "1e19,1,1,1"})
-    CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --costs " + costs) ==
+    CHECK(refused_by("schedule gpipe --stages 4 --micro-batches 4 --costs " + costs) ==
           "heddle: --costs: expected F,I,W,c, four numbers, 0 or from 1e-18 to 1e18 and not all 0, got \"" + costs +
               "\"\n");
-  CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --csv --json") ==
+  CHECK(refused_by("schedule gpipe --stages 4 --micro-batches 4 --csv --json") ==
         "heddle: schedule: expected --csv or --json, got both\n");
   CHECK(
-      refused("schedule --file a.csv --stages 4") ==
+      refused_by("schedule --file a.csv --stages 4") ==
       "heddle: schedule: expected --file without --stages, --micro-batches and --chunks, which the file determines\n");
-  CHECK(refused("schedule --file no/such.csv") == "heddle: no/such.csv: cannot be read: No such file or directory\n");
-  CHECK(refused("schedule gpipe --stages 4 --micro-batches 4 --recompute sometimes").find("sometimes") !=
+  CHECK(refused_by("schedule --file no/such.csv") ==
+        "heddle: no/such.csv: cannot be read: No such file or directory\n");
+  CHECK(refused_by("schedule gpipe --stages 4 --micro-batches 4 --recompute sometimes").find("sometimes") !=
         std::string::npos);
 }
 
 TEST_CASE("--search prints a named schedule as the best where no searched one is better") {
-  const std::string text = printed("schedule --search --stages 2 --micro-batches 4 --memory 2");
+  const std::string text = printed_by("schedule --search --stages 2 --micro-batches 4 --memory 2");
   CHECK(
       text.starts_with("schedule             m  v  makespan  gap (%)  bubble (%)  peak memory\n"
                        "interleaved_zb       4  4     12.25     0.00        2.04            2\n"));
@@ -280,7 +262,7 @@ TEST_CASE("--search prints a named schedule as the best where no searched one is
 
 TEST_CASE("--search prints the compared schedules, the gain of the searched one, and the best one's picture" *
           doctest::test_suite(test::long_under_sanitizers)) {
-  const std::string text = printed("schedule --search --stages 8 --micro-batches 32 --memory 6");
+  const std::string text = printed_by("schedule --search --stages 8 --micro-batches 32 --memory 6");
   CHECK(
       text.starts_with("schedule                 m  v  makespan  gap (%)  bubble (%)  peak memory\n"
                        "searched, waves, block  32  4     99.75     0.00        3.52            6\n"));
@@ -303,7 +285,7 @@ TEST_CASE("--search prints the compared schedules, the gain of the searched one,
 }
 
 TEST_CASE("--search --json has the best one's figures, and those of all") {
-  const Json json = Json::parse(printed("schedule --search --stages 4 --micro-batches 8 --memory 3 --json"));
+  const Json json = Json::parse(printed_by("schedule --search --stages 4 --micro-batches 8 --memory 3 --json"));
   const Json& weighed = json["weighed"];
   REQUIRE(weighed.size() > 20);
   CHECK(json["name"] == weighed[0]["name"]);
@@ -322,37 +304,37 @@ TEST_CASE("--search --csv gives a schedule that is as good when it is read again
   const Scratch folder;
   const std::string file = (folder / "best.csv").string();
   const std::string search = "schedule --search --stages 4 --micro-batches 8 --memory 3 --costs 3,4,2,1";
-  std::ofstream(file) << printed(search + " --csv");
-  const Json best = Json::parse(printed(search + " --json"));
-  const Json read = Json::parse(printed("schedule --file " + file + " --costs 3,4,2,1 --json"));
+  std::ofstream(file) << printed_by(search + " --csv");
+  const Json best = Json::parse(printed_by(search + " --json"));
+  const Json read = Json::parse(printed_by("schedule --file " + file + " --costs 3,4,2,1 --json"));
   REQUIRE(best["micro_batches"] == 8);
   CHECK(read["makespan"].get<double>() == doctest::Approx(best["makespan"].get<double>()));
   CHECK(read["peak_activations"] == best["peak_activations"]);
 }
 
 TEST_CASE("wrong searches print the expected value and exit with 2") {
-  CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0.5") ==
+  CHECK(refused_by("schedule --search --stages 4 --micro-batches 8 --memory 0.5") ==
         "heddle: --memory: no schedule fits into 0.5: the smallest peak memory is 1, of naive (m = 8, v = 1)\n");
-  CHECK(refused("schedule --search --stages 4 --micro-batches 8 --memory 0") ==
+  CHECK(refused_by("schedule --search --stages 4 --micro-batches 8 --memory 0") ==
         "heddle: --memory: expected a number > 0, got 0\n");
   CHECK(
-      refused("schedule --search 1f1b --stages 4 --micro-batches 8") ==
+      refused_by("schedule --search 1f1b --stages 4 --micro-batches 8") ==
       "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html\n");
-  CHECK(refused("schedule 1f1b --stages 4 --micro-batches 8 --memory 4") ==
+  CHECK(refused_by("schedule 1f1b --stages 4 --micro-batches 8 --memory 4") ==
         "heddle: schedule: --memory and --most-micro-batches are for --search\n");
-  CHECK(refused("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
+  CHECK(refused_by("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
         "heddle: schedule: --search does not take --recompute\n");
-  CHECK(refused("schedule --search --stages 1024 --micro-batches 1024") ==
+  CHECK(refused_by("schedule --search --stages 1024 --micro-batches 1024") ==
         "heddle: search: expected at most 262144 cells to try in all, got 10485760 of 1024 stages, up to 1024 "
         "micro-batches and up to 4 chunks\n");
 }
 
 TEST_CASE("schedules are listed with their descriptions") {
-  const std::string list = printed("list schedules");
+  const std::string list = printed_by("list schedules");
   CHECK(list.starts_with("schedules (pipeline.schedule)\n"));
   for (const ScheduleType& type : schedule_types())
     CHECK(list.find(fmt::format("  {:<22}{}\n", type.name, type.description)) != std::string::npos);
-  CHECK(printed("list learning_rates").find("cosine") != std::string::npos);
+  CHECK(printed_by("list learning_rates").find("cosine") != std::string::npos);
 }
 
 }  // namespace heddle::test::schedule_command_test

@@ -90,7 +90,7 @@ TEST_CASE("with_offload: half is every second micro-batch of one stage, and of s
     for (const Action& action : folded.ranks[rank])
       if (is_transfer(action.kind)) CHECK(action.stage == static_cast<int>(rank));
   CHECK(count(folded, offload) > 16);
-  // Of three stages on a rank the first wait longest, the last least; of the middle one every second micro-batch.
+  // The first of a rank's three stages waits longest, the last least; the middle one offloads every second micro-batch.
   const Schedule looped = with_offload(make_schedule("looped_bfs", {2, 4, 3}), Offload::half);
   for (const Action& action : looped.ranks[0])
     if (is_transfer(action.kind)) CHECK((action.stage == 0 || (action.stage == 2 && action.micro_batch % 2 == 0)));

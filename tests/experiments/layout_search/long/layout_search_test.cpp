@@ -192,7 +192,7 @@ TEST_CASE("layouts that are too large to plan are estimated") {
   CHECK(result.planned == 0);
   REQUIRE_FALSE(result.best.empty());
   CHECK_FALSE(result.best.front().is_planned());
-  CHECK(mesh_of(result.best.front().layout).size() == 256);
+  CHECK(mesh_of(result.best.front().layout.mesh).size() == 256);
 }
 
 }  // namespace heddle::test

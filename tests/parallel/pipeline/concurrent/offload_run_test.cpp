@@ -97,7 +97,7 @@ TEST_CASE("offloaded activations leave the ranks' memory") {
   CHECK(none == 0);
   CHECK(some > 0);
   CHECK(most > some);
-  // Of eight micro-batches at most five and three are held.
+  // At most five, or three, of the eight micro-batches are held.
   CHECK(static_cast<double>(half) < 0.7 * static_cast<double>(whole));
   CHECK(static_cast<double>(little) < 0.5 * static_cast<double>(whole));
 }
