@@ -16,6 +16,7 @@ namespace heddle {
 namespace {
 
 constexpr double not_yet = std::numeric_limits<double>::infinity();
+constexpr const char* input_name = "schedule";
 
 /// What a rank keeps for the backward, and its peaks.
 class Held {
@@ -104,7 +105,8 @@ class Simulator {
   }
 
   Simulation run() {
-    walk(schedule_, [this](int rank, int first, int end) { execute(rank, first, end); });
+    const Walk walked = walk(schedule_, [this](int rank, int first, int end) { execute(rank, first, end); });
+    check_walk(schedule_, walked, input_name);
     return result();
   }
 
@@ -347,7 +349,7 @@ std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const
 }
 
 Simulation simulate(const Schedule& schedule, const SimulationCosts& costs) {
-  check(schedule, "schedule");
+  check_lists(schedule, input_name);
   return Simulator(schedule, costs).run();
 }
 

@@ -293,9 +293,7 @@ ScheduleFault deadlock(const Schedule& schedule, const Walk& walked) {
   return {ranks.front(), walked.reached[at(ranks.front())], why};
 }
 
-}  // namespace
-
-std::optional<ScheduleFault> validate(const Schedule& schedule) {
+std::optional<ScheduleFault> fault_of_lists(const Schedule& schedule) {
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     const int rank = schedule.rank_of[at(stage)];
     if (rank >= 0 && rank < schedule.size()) continue;
@@ -306,10 +304,24 @@ std::optional<ScheduleFault> validate(const Schedule& schedule) {
   for (int rank = 0; rank < schedule.size(); ++rank) {
     if (auto fault = lists.check(rank)) return fault;
   }
-  if (auto fault = wrong_order_of_messages(schedule)) return fault;
-  const Walk walked = walk(schedule);
-  if (!walked.complete(schedule)) return deadlock(schedule, walked);
-  return std::nullopt;
+  return wrong_order_of_messages(schedule);
+}
+
+std::optional<ScheduleFault> fault_of_walk(const Schedule& schedule, const Walk& walked) {
+  if (walked.complete(schedule)) return std::nullopt;
+  return deadlock(schedule, walked);
+}
+
+void refuse(const Schedule& schedule, const ScheduleFault& fault, std::string_view name) {
+  fail<InputError>("{}: rank {}, cell {}: {}\n{}", name, fault.rank, fault.index + 1, fault.why,
+                   draw_around(schedule, fault));
+}
+
+}  // namespace
+
+std::optional<ScheduleFault> validate(const Schedule& schedule) {
+  if (auto fault = fault_of_lists(schedule)) return fault;
+  return fault_of_walk(schedule, walk(schedule));
 }
 
 std::string draw_around(const Schedule& schedule, const ScheduleFault& fault) {
@@ -335,10 +347,15 @@ std::string draw_around(const Schedule& schedule, const ScheduleFault& fault) {
 }
 
 void check(const Schedule& schedule, std::string_view name) {
-  const std::optional<ScheduleFault> fault = validate(schedule);
-  if (!fault) return;
-  fail<InputError>("{}: rank {}, cell {}: {}\n{}", name, fault->rank, fault->index + 1, fault->why,
-                   draw_around(schedule, *fault));
+  if (const auto fault = validate(schedule)) refuse(schedule, *fault, name);
+}
+
+void check_lists(const Schedule& schedule, std::string_view name) {
+  if (const auto fault = fault_of_lists(schedule)) refuse(schedule, *fault, name);
+}
+
+void check_walk(const Schedule& schedule, const Walk& walked, std::string_view name) {
+  if (const auto fault = fault_of_walk(schedule, walked)) refuse(schedule, *fault, name);
 }
 
 }  // namespace heddle

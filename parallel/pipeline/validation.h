@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/schedule.h"
 
 namespace heddle {
@@ -26,5 +27,9 @@ std::string draw_around(const Schedule& schedule, const ScheduleFault& fault);
 
 /// Throws InputError with what `validate` and `draw_around` report if there is a fault.
 void check(const Schedule& schedule, std::string_view name);
+
+/// The same in two parts, for who walks over the lists anyway: all but the wait in a cycle, and after it the walk.
+void check_lists(const Schedule& schedule, std::string_view name);
+void check_walk(const Schedule& schedule, const Walk& walked, std::string_view name);
 
 }  // namespace heddle
