@@ -1,4 +1,4 @@
-// The files that embed.cmake puts into the program: the cells of the results' notebook (notebooks_export/cells) and the
+// The files that packaging/embed.cmake puts into the program: the cells of the results' notebook (notebooks_export/cells) and the
 // styles and scripts of HTML pages (notebooks_export/pages).
 #pragma once
 

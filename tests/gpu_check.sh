@@ -87,19 +87,18 @@ if command -v compute-sanitizer >/dev/null; then
 else
   echo "not run: there is no compute-sanitizer here"
 fi
-# shellcheck disable=SC2016
-step "benchmark" 90 bash -c '"$0" bench gpu --json >"$1"' "$program" "$logs/bench"
-bench=$(<"$logs/bench")
-peer=''
+peer=()
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-  step "pytorch" 40 python3 tests/gpu_peer.py
-  peer=$(grep '^{' "$logs/pytorch")
+  peer=(--peer "$(command -v python3)")
 else
   echo "not run: there is no PyTorch here that has this GPU"
 fi
+# shellcheck disable=SC2016
+step "benchmark" 130 bash -c '"$0" bench gpu --json "${@:2}" >"$1"' "$program" "$logs/bench" "${peer[@]}"
+bench=$(<"$logs/bench")
 
-printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": "tests/gpu_check.sh",\n  "steps": [%s\n  ],\n  "memory": [%s\n  ],\n  "bench": %s,\n  "pytorch": %s\n}\n' \
+printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": "tests/gpu_check.sh",\n  "steps": [%s\n  ],\n  "memory": [%s\n  ],\n  "bench": %s\n}\n' \
   "$(quoted "$(date -u +%FT%TZ)")" "$(quoted "$device")" "$(quoted "$("$program" --version | head -n 1)")" "$steps" \
-  "$memory" "${bench:-null}" "${peer:-null}" >"$result"
+  "$memory" "${bench:-null}" >"$result"
 echo "$result: $failures of its steps failed"
 ((failures == 0))

@@ -196,7 +196,7 @@ TEST_CASE("a page forbids the browser to load anything, has both schemes of colo
   CHECK(page.find("@media (prefers-color-scheme: dark)") != std::string::npos);
   CHECK(page.ends_with(
       "<main>\n<p>body</p>\n</main>\n<script>\ndraw();\n</script>\n<script>\nname();\n</script>\n</body>\n</html>\n"));
-  CHECK(message_of([] { embedded_file("pages/none.js"); }) == "notebooks_export: there is no file pages/none.js");
+  CHECK(message_of([] { embedded_file("pages/none.js"); }) == "embedded_file: there is no file pages/none.js");
 }
 
 TEST_CASE("a folder without a run's summary is an error that names the file") {

@@ -17,7 +17,7 @@ Backbone::Backbone(ModelType type, std::int64_t batch, Rank& rank, Precision pre
   Construction construction{.device = rank.device, .key = rank.key, .precision = precision};
   {
     const MemoryScope scope(rank.device, Category::parameters);
-    auto description = std::make_shared<ModelSpec>(make_model({.type = type}, bench_image));
+    auto description = std::make_shared<ModelSpec>(make_model({.type = type, .vit = {.drop_path = 0}}, bench_image));
     auto plan = std::make_shared<ModelPlacement>(place(*description, {.mesh = rank.mesh, .samples = batch}));
     model_ = Model(std::move(description), std::move(plan), rank.coordinates, construction);
   }

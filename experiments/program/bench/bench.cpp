@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/program/bench/peer.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -18,6 +19,11 @@ constexpr std::array<std::string_view, 9> bench_name_list{"ops",  "collectives",
 constexpr std::array<std::vector<BenchRow> (*)(const BenchSettings&), bench_name_list.size()> benches{
     bench_ops,  bench_collectives, bench_steps,  bench_pipeline, bench_head,
     bench_data, bench_comparisons, bench_search, bench_gpu};
+
+std::optional<double> ratio_of(const BenchRow& row) {
+  if (!row.earlier || *row.earlier == 0) return std::nullopt;
+  return row.value / *row.earlier;
+}
 
 }  // namespace
 
@@ -43,16 +49,28 @@ std::vector<BenchRow> run_bench(std::string_view name, const BenchSettings& sett
   return rows;
 }
 
+std::optional<double> peer_seconds(const BenchSettings& settings, const std::vector<std::string>& work) {
+  return settings.peer ? settings.peer->seconds(work, settings.on_progress) : std::nullopt;
+}
+
 std::string bench_table(std::span<const BenchRow> rows) {
-  std::string text =
-      fmt::format("{:44} {:>10} {:8} {:>10} {:>7} {:>10}\n", "", "value", "unit", "limit", "share", "peer");
+  const bool compared = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return row.earlier; });
+  const auto line = [compared](const auto& name, const auto& value, const auto& unit, const auto& limit,
+                               const auto& share, const auto& peer, const auto& earlier, const auto& ratio) {
+    const std::string text =
+        fmt::format("{:44} {:>10} {:8} {:>10} {:>7} {:>10}", name, value, unit, limit, share, peer);
+    return compared ? fmt::format("{} {:>10} {:>7}\n", text, earlier, ratio) : text + "\n";
+  };
   const auto number = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.4g}", *value) : std::string("-");
   };
-  for (const BenchRow& row : rows)
-    text +=
-        fmt::format("{:44} {:>10} {:8} {:>10} {:>7} {:>10}\n", row.name, number(row.value), row.unit, number(row.limit),
-                    row.share ? fmt::format("{:.0f} %", *row.share * 100) : "-", number(row.peer));
+  std::string text = line("", "value", "unit", "limit", "share", "peer", "earlier", "ratio");
+  for (const BenchRow& row : rows) {
+    const std::optional<double> ratio = ratio_of(row);
+    text += line(row.name, number(row.value), row.unit, number(row.limit),
+                 row.share ? fmt::format("{:.0f} %", *row.share * 100) : "-", number(row.peer), number(row.earlier),
+                 ratio ? fmt::format("{:.2f}", *ratio) : "-");
+  }
   return text;
 }
 
@@ -66,7 +84,9 @@ std::string bench_json(std::span<const BenchRow> rows) {
                     {"unit", row.unit},
                     {"limit", or_null(row.limit)},
                     {"share", or_null(row.share)},
-                    {"peer", or_null(row.peer)}});
+                    {"peer", or_null(row.peer)},
+                    {"earlier", or_null(row.earlier)},
+                    {"ratio", or_null(ratio_of(row))}});
   return Json{{"rows", list}}.dump(2) + "\n";
 }
 

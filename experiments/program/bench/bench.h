@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -14,15 +15,17 @@
 namespace heddle {
 
 class Job;
+class Peer;
 struct Experiment;
 
 struct BenchRow {
   std::string name;
   double value = 0;
   std::string unit;
-  std::optional<double> limit{};  // the machine's limit, in the same unit
-  std::optional<double> share{};  // value / limit, unless the benchmark's file defines another share
-  std::optional<double> peer{};   // the same work in another program, if it was given
+  std::optional<double> limit{};    // the machine's limit, in the same unit
+  std::optional<double> share{};    // value / limit, unless the benchmark's file defines another share
+  std::optional<double> peer{};     // the same work in PyTorch, if it was asked for
+  std::optional<double> earlier{};  // this row's value in an earlier run, if that was given
 };
 
 /// The photographs that `data` reads besides the images that it makes.
@@ -35,7 +38,8 @@ struct BenchPhotographs {
 struct BenchSettings {
   int threads = 1;
   BenchPhotographs photographs{};
-  bool is_long = false;  // head: the sizes that are usually published, and more of them; search: ten million rows
+  bool is_long = false;        // head: the sizes that are usually published, and more of them; search: ten million rows
+  const Peer* peer = nullptr;  // ops, steps, head and gpu: does the same work after each row that it can
   /// Reports in words what is measured next, where that takes long.
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// The processes of `collectives`; without a job its ranks are threads of this process.
@@ -65,10 +69,18 @@ std::span<const std::string_view> bench_names();
 /// One benchmark, or all but the GPU's for an empty name; InputError lists the known names.
 std::vector<BenchRow> run_bench(std::string_view name, const BenchSettings& settings);
 
-/// The rows as a table.
+/// The seconds of the same work in PyTorch (Peer::seconds), if it was asked for.
+std::optional<double> peer_seconds(const BenchSettings& settings, const std::vector<std::string>& work);
+
+/// The rows as a table. Where a row has an earlier value, two more columns have it and the ratio value / earlier.
 std::string bench_table(std::span<const BenchRow> rows);
-/// {"rows": [{"name", "value", "unit", "limit", "share", "peer"}]}, null where there is none; ends with a newline.
+/// {"rows": [{"name", "value", "unit", "limit", "share", "peer", "earlier", "ratio"}]}, null where there is none; ends
+/// with a newline.
 std::string bench_json(std::span<const BenchRow> rows);
+/// The rows of a file that bench_json wrote, without limits and peers. InputError if it is not such a file.
+std::vector<BenchRow> read_bench_json(const std::filesystem::path& file);
+/// Gives the rows the values that rows of the same name and unit have in `earlier`.
+void compare_with(std::vector<BenchRow>& rows, std::span<const BenchRow> earlier);
 
 // The benchmarks, one file each.
 std::vector<BenchRow> bench_ops(const BenchSettings& settings);

@@ -48,6 +48,11 @@ class GpuBench {
 
   void add(BenchRow row) { rows_.add(std::move(row)); }
 
+  std::optional<double> peer_of(std::vector<std::string> work, DType dtype) const {
+    work.insert(work.end(), {std::string(name_of(dtype)), "cuda", fmt::format("{}", settings_.threads)});
+    return peer_seconds(settings_, work);
+  }
+
   /// Bytes read and written.
   void memory(Device& device) {
     const Tensor from = Tensor::full(device, {std::int64_t{1} << 28}, DType::f32, 1);
@@ -65,9 +70,13 @@ class GpuBench {
       const Tensor b = Tensor::full(device, {n, k}, dtype, 1);
       Tensor c = Tensor::full(device, {m, n}, dtype, 0);
       const double seconds = min_seconds(device, [&] { gemm(a, false, b, true, 1, 0, c); });
+      const double flops = 2.0 * static_cast<double>(m * n * k);
+      const std::optional<double> peer =
+          peer_of({"matmul", fmt::format("{}", m), fmt::format("{}", n), fmt::format("{}", k)}, dtype);
       add({.name = fmt::format("matmul {} x {} x {}, {}", m, n, k, name_of(dtype)),
-           .value = 2.0 * static_cast<double>(m * n * k) / seconds / tera,
-           .unit = "TFLOP/s"});
+           .value = flops / seconds / tera,
+           .unit = "TFLOP/s",
+           .peer = peer ? std::optional(flops / *peer / tera) : std::nullopt});
     }
   }
 
@@ -108,9 +117,11 @@ class GpuBench {
       constexpr double budget = 3;
       const double seconds = min_seconds(
           rank.device, [&] { backbone.step(); }, budget);
+      const std::optional<double> peer = peer_of({"step", name, fmt::format("{}", batch)}, dtype);
       add({.name = fmt::format("{} step, 112 x 112, batch {}, {}", name, batch, name_of(dtype)),
            .value = batch / seconds,
-           .unit = "images/s"});
+           .unit = "images/s",
+           .peer = peer ? std::optional(batch / *peer) : std::nullopt});
       add({.name = "  largest memory", .value = static_cast<double>(peak_bytes(rank)) / giga, .unit = "GB"});
     });
   }

@@ -45,7 +45,14 @@ class OpsBench {
     Tensor c = ones({m, n});
     const double seconds = min_seconds([&] { gemm(a, false, b, true, 1, 0, c); });
     const double flops = 2.0 * static_cast<double>(m * n * k);
-    add({.name = name, .value = flops / seconds * 1e-9, .unit = "GFLOP/s", .limit = peak * 1e-9});
+    const std::optional<double> peer =
+        peer_seconds(settings_, {"matmul", fmt::format("{}", m), fmt::format("{}", n), fmt::format("{}", k), "f32",
+                                 "cpu", fmt::format("{}", settings_.threads)});
+    add({.name = name,
+         .value = flops / seconds * 1e-9,
+         .unit = "GFLOP/s",
+         .limit = peak * 1e-9,
+         .peer = peer ? std::optional(flops / *peer * 1e-9) : std::nullopt});
   }
 
   /// Counts the bytes that the passes must move at least: x is read and y written; then x and dy are read twice, and dx

@@ -43,22 +43,35 @@ double matmul_rate(int threads) {
 std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
   const double rate = matmul_rate(settings.threads);
   BenchRows rows(settings);
-  constexpr std::array<std::pair<ModelType, const char*>, 2> backbones{
-      {{ModelType::resnet18, "resnet18"}, {ModelType::iresnet18, "iresnet18"}}};
-  for (const auto& [type, name] : backbones)
-    for (const bool winograd : {false, true}) {
+  struct Case {
+    ModelType type;
+    std::string name;
+    std::vector<bool> winograd;
+  };
+  const std::array<Case, 4> cases{{{ModelType::resnet18, "resnet18", {false, true}},
+                                   {ModelType::iresnet18, "iresnet18", {false, true}},
+                                   {ModelType::vit_t, "vit_t", {false}},
+                                   {ModelType::vit_s, "vit_s", {false}}}};
+  for (const Case& c : cases) {
+    const double limit = rate / flops_of_step(c.type) * images_per_step;
+    std::optional<double> peer;
+    for (const bool winograd : c.winograd) {
       double seconds = 0;
-      run_ranks({.backend_options = {.threads = settings.threads, .winograd = winograd}}, [&, kind = type](Rank& rank) {
-        Backbone backbone(kind, images_per_step, rank);
+      run_ranks({.backend_options = {.threads = settings.threads, .winograd = winograd}}, [&](Rank& rank) {
+        Backbone backbone(c.type, images_per_step, rank);
         seconds = min_seconds([&] { backbone.step(); }, 5);
       });
-      const double limit = rate / flops_of_step(type) * images_per_step;
+      if (!peer)
+        peer = peer_seconds(settings, {"step", c.name, fmt::format("{}", images_per_step), "f32", "cpu",
+                                       fmt::format("{}", settings.threads)});
       rows.add(
-          {.name = fmt::format("{} step, 112 x 112, batch {}{}", name, images_per_step, winograd ? ", Winograd" : ""),
+          {.name = fmt::format("{} step, 112 x 112, batch {}{}", c.name, images_per_step, winograd ? ", Winograd" : ""),
            .value = images_per_step / seconds,
            .unit = "images/s",
-           .limit = limit});
+           .limit = limit,
+           .peer = peer ? std::optional(images_per_step / *peer) : std::nullopt});
     }
+  }
   return rows.take();
 }
 

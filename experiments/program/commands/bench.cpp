@@ -1,11 +1,14 @@
 #include "experiments/program/bench/bench.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <thread>
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
+#include "experiments/program/bench/peer.h"
 #include "experiments/program/commands/command.h"
 #include "experiments/program/study_checks.h"
 #include "experiments/training/experiment.h"
@@ -23,8 +26,12 @@ struct BenchCommand {
   std::int64_t threads = 0;       // 0: one per core
   BenchPhotographs photographs;   // for data
   bool is_long = false;
+  std::string peer;               // a Python with torch; empty: none
+  std::filesystem::path earlier;  // what --json printed; empty: none
   bool json = false;
 };
+
+constexpr std::array<std::string_view, 4> with_peer{"ops", "steps", "head", "gpu"};
 
 Experiment plsc(const std::vector<std::string>& sets) {
   return checked(read_study_text<Experiment>(plsc_experiment(), "the protocol plsc", sets)).variants[0].root;
@@ -49,8 +56,19 @@ void bench_command(const BenchCommand& command, const Console& console, Job* job
     fail<InputError>("--long is an option of head and search: heddle bench head --long");
   if (!command.photographs.folder.empty() && command.name != "data")
     fail<InputError>("--images is an option of data: heddle bench data --images {}", command.photographs.folder);
-  const std::vector<BenchRow> rows = command.protocol.empty() ? run_bench(command.name, settings)
-                                                              : bench_plsc(plsc(command.sets), command.runs, settings);
+  if (!command.peer.empty() && !command.name.empty() &&
+      std::find(with_peer.begin(), with_peer.end(), command.name) == with_peer.end())
+    fail<InputError>("--peer is an option of ops, steps, head and gpu: heddle bench steps --peer {}", command.peer);
+  std::optional<std::vector<BenchRow>> earlier;
+  if (!command.earlier.empty()) earlier = read_bench_json(command.earlier);
+  std::optional<Peer> peer;
+  if (!command.peer.empty()) {
+    settings.peer = &peer.emplace(command.peer);
+    settings.on_progress(peer->version() + ": what it does in the same time is in the column `peer`");
+  }
+  std::vector<BenchRow> rows = command.protocol.empty() ? run_bench(command.name, settings)
+                                                        : bench_plsc(plsc(command.sets), command.runs, settings);
+  if (earlier) compare_with(rows, *earlier);
   console.out << (command.json ? bench_json(rows) : bench_table(rows)) << std::flush;
 }
 
@@ -85,6 +103,15 @@ void add_bench(CLI::App& app, CommandCall& call) {
                "with head: the sizes that are usually published, up to 10 million classes, which take a quarter of an "
                "hour or more; with search: galleries of 10 million rows")
       ->excludes(protocol);
+  app.add_option(
+         "--peer", command->peer,
+         "with ops, steps, head and gpu: also do the same work in PyTorch, by this Python that can import torch "
+         "(e.g. python3), and fill the column `peer`")
+      ->type_name("PYTHON")
+      ->excludes(protocol);
+  app.add_option("--compare", command->earlier,
+                 "what an earlier `bench --json` printed: two more columns have its values and the ratios to them")
+      ->type_name("FILE.json");
   app.add_flag("--json", command->json, "print the rows as JSON instead of the table");
   app.callback([&call, command] {
     bench_command(*command, call.console, command->name == "collectives" ? call.join() : nullptr);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 
 #include "experiments/config/study.h"
 #include "experiments/program/bench/machine.h"
+#include "experiments/program/bench/peer.h"
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
 #include "tests/support/images/encoded_image.h"
@@ -31,11 +33,95 @@ TEST_CASE("bench: rows as JSON keep all keys, null where nothing was measured") 
       "unit": "GFLOP/s",
       "limit": 100.0,
       "share": 0.5,
-      "peer": null
+      "peer": null,
+      "earlier": null,
+      "ratio": null
     }
   ]
 }
 )");
+}
+
+TEST_CASE("bench: rows are compared with those of an earlier run that have their name and unit") {
+  std::vector<BenchRow> earlier{
+      {.name = "a step", .value = 4, .unit = "s"},       {.name = "  largest memory", .value = 1, .unit = "GB"},
+      {.name = "another step", .value = 8, .unit = "s"}, {.name = "  largest memory", .value = 2, .unit = "GB"},
+      {.name = "gone", .value = 8, .unit = "s"},         {.name = "nothing", .value = 0, .unit = "s"}};
+  const WrittenImages files;
+  files.write("earlier.json", bench_json(earlier));
+  std::vector<BenchRow> rows{{.name = "another step", .value = 2, .unit = "s"},
+                             {.name = "  largest memory", .value = 3, .unit = "GB"},
+                             {.name = "a step", .value = 2, .unit = "ms"},
+                             {.name = "nothing", .value = 1, .unit = "s", .peer = 3}};
+  compare_with(rows, read_bench_json(files.path("earlier.json")));
+  CHECK(bench_table(rows) ==
+        "                                                  value unit          limit   share       peer    earlier   "
+        "ratio\n"
+        "another step                                          2 s                 -       -          -          8    "
+        "0.25\n"
+        "  largest memory                                      3 GB                -       -          -          2    "
+        "1.50\n"
+        "a step                                                2 ms                -       -          -          -     "
+        "  -\n"
+        "nothing                                               1 s                 -       -          3          0     "
+        "  -\n");
+  const auto json = nlohmann::json::parse(bench_json(rows))["rows"];
+  CHECK(json[0]["earlier"] == 8);
+  CHECK(json[0]["ratio"] == 0.25);
+  CHECK(json[2]["earlier"].is_null());
+  CHECK(json[3]["ratio"].is_null());
+}
+
+TEST_CASE("bench: a file that is no earlier run is refused before anything is measured") {
+  const WrittenImages files;
+  const auto said = [&](const std::string& text) {
+    files.write("e.json", text);
+    return refused_by("bench ops --compare " + files.path("e.json"));
+  };
+  const std::string begin = "heddle: " + files.path("e.json") + ": expected what `heddle bench --json` prints: ";
+  CHECK(said("[]") == begin + "an object whose \"rows\" are a list\n");
+  CHECK(said("{\"rows\": {}}") == begin + "an object whose \"rows\" are a list\n");
+  for (const char* row : {"1", "{}", "{\"name\": 1, \"value\": 1, \"unit\": \"s\"}",
+                          "{\"name\": \"a\", \"value\": \"1\", \"unit\": \"s\"}"})
+    CHECK(said(fmt::format("{{\"rows\": [{{\"name\": \"a\", \"value\": 1, \"unit\": \"s\"}}, {}]}}", row)) ==
+          begin + "\"name\", \"value\" and \"unit\" in /rows/1\n");
+  CHECK(said("{\"rows\": [").starts_with("heddle: " + files.path("e.json") + ": line 1"));
+  CHECK(refused_by("bench ops --compare " + files.path("none.json")).find("none.json") != std::string::npos);
+}
+
+TEST_CASE("bench: a peer is a Python with torch, whose failures are reported and leave its column empty") {
+  const WrittenImages files;
+  const auto python = [&](const std::string& script) {
+    files.write("python", "#!/bin/sh\n" + script);
+    std::filesystem::permissions(files.path("python"), std::filesystem::perms::owner_all);
+    return files.path("python");
+  };
+  const std::string expected = ": expected a Python that can import torch: ";
+  CHECK(refused_by("bench ops --peer " + files.path("none")) ==
+        "heddle: --peer " + files.path("none") + expected + "there is no such program\n");
+  CHECK(refused_by("bench ops --peer " + python("echo Traceback >&2; echo no module >&2; exit 1\n")) ==
+        "heddle: --peer " + files.path("python") + expected + "no module\n");
+  CHECK(refused_by("bench ops --peer " + python("exit 7\n")) ==
+        "heddle: --peer " + files.path("python") + expected + "it ended with exit code 7\n");
+  CHECK(refused_by("bench ops --peer " + python("echo '{\"torch\": 2, \"seconds\": 1}'\n")) ==
+        "heddle: --peer " + files.path("python") + expected + "{\"torch\": 2, \"seconds\": 1}\n");
+  CHECK(refused_by("bench data --peer python3") ==
+        "heddle: --peer is an option of ops, steps, head and gpu: heddle bench steps --peer python3\n");
+
+  // The script is the fourth argument; what follows names the work.
+  const Peer peer(
+      python("case \"$5\" in\n"
+             "  version) echo '{\"torch\": \"2.0\", \"seconds\": 0}';;\n"
+             "  step) echo warning; echo '{\"torch\": \"2.0\", \"seconds\": 1.5}'; echo \"$6\";;\n"
+             "  *) echo '{\"torch\": \"2.0\", \"seconds\": 9}'; echo killed; exit 137;;\n"
+             "esac\n"));
+  CHECK(peer.version() == "torch 2.0");
+  std::string failure;
+  const auto keep = [&](const std::string& reason) { failure = reason; };
+  CHECK(peer.seconds({"step", "a"}, keep) == 1.5);
+  CHECK(failure.empty());
+  CHECK(!peer.seconds({"head", "1"}, keep));
+  CHECK(failure == "torch 2.0 could not do `head 1`: killed");
 }
 
 TEST_CASE("bench: an unknown name lists the known ones") {

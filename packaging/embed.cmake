@@ -1,7 +1,10 @@
-# Writes the C++ file OUTPUT, which defines embedded_file() (embedded_files.h) for the files of two folders below FOLDER:
-#   cmake -DFOLDER=... -DOUTPUT=... -P embed.cmake
+# Writes the C++ file OUTPUT, which defines the function that HEADER declares: FUNCTION(name) is the text of a file, named
+# relative to FOLDER. PATTERNS says which files, separated by commas:
+#   cmake -DFOLDER=... -DPATTERNS=cells/*,pages/* -DHEADER=... -DFUNCTION=... -DOUTPUT=... -P embed.cmake
 # The bytes are written as numbers: quotes, backslashes and the length of a string literal need no care.
-file(GLOB paths RELATIVE ${FOLDER} ${FOLDER}/cells/* ${FOLDER}/pages/*)
+string(REPLACE "," ";" patterns "${PATTERNS}")
+list(TRANSFORM patterns PREPEND "${FOLDER}/")
+file(GLOB paths RELATIVE ${FOLDER} ${patterns})
 list(SORT paths)
 set(arrays "")
 set(rows "")
@@ -15,7 +18,7 @@ foreach(path IN LISTS paths)
   string(APPEND rows "    File{\"${path}\", {reinterpret_cast<const char*>(file_${index}), ${size}}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"notebooks_export/embedded_files.h\"
+file(WRITE ${OUTPUT} "#include \"${HEADER}\"
 
 #include <array>
 
@@ -33,12 +36,12 @@ struct File {
 
 }  // namespace
 
-std::string_view embedded_file(std::string_view name) {
+std::string_view ${FUNCTION}(std::string_view name) {
   static const std::array files{
 ${rows}  };
   for (const File& file : files)
     if (file.name == name) return file.text;
-  fail(\"notebooks_export: there is no file {}\", name);
+  fail(\"${FUNCTION}: there is no file {}\", name);
 }
 
 }  // namespace heddle
