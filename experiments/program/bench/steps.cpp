@@ -54,6 +54,7 @@ std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
                                    {ModelType::vit_s, "vit_s", {false}}}};
   for (const Case& c : cases) {
     const double limit = rate / flops_of_step(c.type) * images_per_step;
+    settings.on_progress(fmt::format("{}: at least {} steps ...", c.name, 4 * c.winograd.size()));
     std::optional<double> peer;
     for (const bool winograd : c.winograd) {
       double seconds = 0;

@@ -8,6 +8,7 @@
 #include "experiments/training/run.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/devices.h"
 #include "tests/support/layouts.h"
 #include "tests/support/random_model.h"
 #include "tests/support/scratch.h"
@@ -53,7 +54,8 @@ VariantResult result_of(const Experiment& experiment) {
 }  // namespace
 
 TEST_CASE(
-    "under every schedule, offloading changes no bit of losses, gradients and weights, and plan counts its bytes") {
+    "under every schedule, offloading changes no bit of losses, gradients and weights, and plan counts its bytes" *
+    doctest::test_suite(test::long_under_sanitizers)) {
   std::uint64_t draw = 0;
   for (const ScheduleType& type : schedule_types()) {
     RandomStream draws({++draw}, Purpose::test, 30, 0);
@@ -85,7 +87,7 @@ TEST_CASE("recomputed segments and layers, whose inputs are offloaded, give the 
 TEST_CASE("offloaded activations leave the ranks' memory") {
   const auto peaks = [](Offload offload) {
     std::pair<std::int64_t, std::int64_t> largest;  // activations, offloaded
-    for (const RankResult& rank : result_of(resnet(DeviceType::cpu, offload)).ranks) {
+    for (const RankResult& rank : result_of(resnet(DeviceType::plan, offload)).ranks) {
       largest.first = std::max(largest.first, rank.peak[Category::activations]);
       largest.second = std::max(largest.second, rank.peak_offloaded);
     }
