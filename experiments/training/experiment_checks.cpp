@@ -75,9 +75,6 @@ void check_offload(const Experiment& e) {
 void check_model(const Experiment& e) {
   const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
   const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
-  if (e.device == DeviceType::cuda && has_transfers(schedule))
-    refuse(e.pipeline.offload == Offload::never ? "/pipeline/file" : "/pipeline/offload",
-           "expected a schedule without O and L with device cuda: activations are offloaded on the CPU only");
   const ModelSpec model = located("/model", [&] { return make_model(e.model, image_shape(e.data)); });
   const ModelSpec trained = frozen(e, model);
   (void)located("/model", [&] { return cut_of(trained, e, placement_of(trained, e, mesh_of(e)), schedule); });

@@ -95,6 +95,17 @@ class Backend {
   /// Copies within the memory of the device, also between ranks. The copy is ordered with the kernels of the calling
   /// rank; marks order it with those of other ranks.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  /// Memory of the host for `move_out`: page-locked for cuda, null on plan. It is kept for the next call of this size.
+  virtual std::byte* allocate_host(std::int64_t bytes) = 0;
+  /// Behind all moves so far.
+  virtual void deallocate_host(std::byte* host, std::int64_t bytes) = 0;
+  /// Moves the elements at an address to the host and deallocates it; and back, to an address that it allocates. Each
+  /// move begins after everything that this rank has issued and after the move before it, and runs beside what the rank
+  /// issues later. What reads the elements that came back must wait for `moves`.
+  virtual void move_out(void* device, std::span<std::byte> host) = 0;
+  virtual void* move_back(std::span<const std::byte> host) = 0;
+  /// A mark behind all moves; null where a call returns with its work done (cpu, plan).
+  virtual std::shared_ptr<const Mark> moves() = 0;
   /// A mark behind everything that this rank has issued; null where a call returns with its work done (cpu, plan).
   virtual std::shared_ptr<const Mark> mark() = 0;
   /// What is issued on this rank's part of the device from now on begins after the mark, which may be another rank's;

@@ -25,7 +25,14 @@ Offloaded::Offloaded(const std::vector<std::weak_ptr<Storage>>& storages) {
 }
 
 Offloaded::~Offloaded() {
-  if (is_out_) parts_.front().storage->device().meter().charge_offloaded(-bytes_);
+  if (!is_out_) return;
+  for (Part& part : parts_) free_host(part);
+  parts_.front().storage->device().meter().charge_offloaded(-bytes_);
+}
+
+void Offloaded::free_host(Part& part) {
+  if (std::byte* const host = std::exchange(part.host, nullptr))
+    part.storage->device().backend().deallocate_host(host, part.storage->bytes());
 }
 
 void Offloaded::take_out() {
@@ -33,30 +40,21 @@ void Offloaded::take_out() {
   Device& device = parts_.front().storage->device();
   device.meter().charge_offloaded(bytes_);
   is_out_ = true;
-  for (Part& part : parts_) {
-    if (device.has_data()) {
-      const auto size = static_cast<std::size_t>(part.storage->bytes());
-      part.copy = std::make_unique_for_overwrite<std::byte[]>(size);
-      device.backend().copy_to_host({part.copy.get(), size}, part.storage->data());
-    }
-    part.storage->release();
-  }
+  for (Part& part : parts_) part.host = device.backend().allocate_host(part.storage->bytes());
+  for (Part& part : parts_) part.storage->move_out({part.host, static_cast<std::size_t>(part.storage->bytes())});
 }
 
-void Offloaded::bring_back() {
-  if (!is_out_) return;
+std::shared_ptr<const Mark> Offloaded::bring_back() {
+  if (!is_out_) return nullptr;
   Device& device = parts_.front().storage->device();
-  const MemoryScope scope(device, Category::activations);
   for (Part& part : parts_) {
-    Storage fresh(device, part.storage->bytes());
-    if (device.has_data())
-      device.backend().copy_from_host(fresh.data(), {part.copy.get(), static_cast<std::size_t>(fresh.bytes())});
-    part.storage->refill(fresh);
-    part.copy.reset();
+    part.storage->move_back({part.host, static_cast<std::size_t>(part.storage->bytes())});
+    free_host(part);
   }
   is_out_ = false;
   device.meter().charge_offloaded(-bytes_);
   parts_.clear();
+  return device.backend().moves();
 }
 
 }  // namespace heddle

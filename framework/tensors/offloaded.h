@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "framework/tensors/mark.h"
 #include "framework/tensors/tensor.h"
 
 namespace heddle {
@@ -37,17 +38,18 @@ class Offloaded {
   Offloaded& operator=(const Offloaded&) = delete;
 
   std::int64_t bytes() const { return bytes_; }
-  /// Copies the bytes into the host's memory, which the device's meter counts from now on, and frees them on the
-  /// device.
+  /// Moves the bytes into the host's memory, which the device's meter counts from now on.
   void take_out();
-  /// Allocates the bytes on the device again, copies them there, and frees the host's memory.
-  void bring_back();
+  /// Moves them back to the device. What reads them must wait for the mark; null where they are back already.
+  std::shared_ptr<const Mark> bring_back();
 
  private:
   struct Part {
     std::shared_ptr<Storage> storage;
-    std::unique_ptr<std::byte[]> copy{};  // null on plan
+    std::byte* host = nullptr;  // on plan always
   };
+
+  void free_host(Part& part);
 
   std::vector<Part> parts_;
   std::int64_t bytes_ = 0;

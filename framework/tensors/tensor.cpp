@@ -11,14 +11,21 @@
 namespace heddle {
 
 Storage::Storage(Device& device, std::int64_t bytes) : device_(device), bytes_(bytes), category_(device.category()) {
+  data_ = charged([&] { return device_.backend().allocate(bytes_); });
+}
+
+template <class Allocate>
+void* Storage::charged(const Allocate& allocate) {
   device_.meter().charge(category_, bytes_);
+  void* address = nullptr;
   try {
-    data_ = device_.backend().allocate(bytes_);
+    address = allocate();
   } catch (...) {
     device_.meter().release(category_, bytes_);
     throw;
   }
   device_.meter().note_peak();
+  return address;
 }
 
 Storage::~Storage() {
@@ -36,11 +43,26 @@ void Storage::recategorize(Category category) {
 }
 
 void Storage::release() {
+  device_.backend().deallocate(give_up(), bytes_);
+}
+
+void* Storage::give_up() {
   if (is_released_) fail("tensor: its {} bytes are already released", bytes_);
   is_released_ = true;
-  device_.backend().deallocate(std::exchange(data_, nullptr), bytes_);
   device_.meter().release(category_, bytes_);
   derived_.clear();
+  return std::exchange(data_, nullptr);
+}
+
+void Storage::move_out(std::span<std::byte> host) {
+  device_.backend().move_out(give_up(), host);
+}
+
+void Storage::move_back(std::span<const std::byte> host) {
+  if (!is_released_) fail("tensor: its {} bytes are not released", bytes_);
+  data_ = charged([&] { return device_.backend().move_back(host); });
+  is_released_ = false;
+  changed();
 }
 
 void Storage::refill(Storage& other) {

@@ -40,6 +40,10 @@ class Storage {
   /// again; the tensors of the other one may not.
   void refill(Storage& other);
 
+  /// The same for bytes that move to the host's memory and back (Backend::move_out, move_back).
+  void move_out(std::span<std::byte> host);
+  void move_back(std::span<const std::byte> host);
+
   /// The number of in-place changes of the elements, by which derived data such as packed weights are found to be
   /// stale.
   std::uint64_t version() const { return version_; }
@@ -54,6 +58,12 @@ class Storage {
   std::vector<Derived>& derived() { return derived_; }
 
  private:
+  /// The result of `allocate`, whose bytes are charged.
+  template <class Allocate>
+  void* charged(const Allocate& allocate);
+  /// The address, which is no longer charged.
+  void* give_up();
+
   Device& device_;
   std::int64_t bytes_;
   Category category_;

@@ -149,7 +149,8 @@ class PipelineEngine::Execution {
     std::optional<WeightBackward> weight_part;
     std::vector<std::weak_ptr<Storage>> made;  // by the forward, and its inputs; kept from F to O
     std::unique_ptr<Offloaded> offloaded;      // from O to L
-    double loaded_at = 0;                      // the end of L
+    double loaded_at = 0;                      // the end of L by the rank's clock
+    std::shared_ptr<const Mark> loaded;        // the end of L on the device; null where it has ended
   };
   using SendKey = std::pair<Place, ActionKind>;
 
@@ -259,7 +260,7 @@ class PipelineEngine::Execution {
 
   void load(const Action& action) {
     Passage& here = passages_[place_of(action)];
-    here.loaded_at = transfer(action, *here.offloaded, [&] { here.offloaded->bring_back(); });
+    here.loaded_at = transfer(action, *here.offloaded, [&] { here.loaded = here.offloaded->bring_back(); });
     here.offloaded.reset();
   }
 
@@ -284,6 +285,7 @@ class PipelineEngine::Execution {
       passages_[place_of(action)].output_gradients = take_inbox(action, ActionKind::recv_backward);
     Passage& here = passages_[place_of(action)];
     clock_.wait_until(here.loaded_at);
+    device_.backend().wait_for(std::exchange(here.loaded, nullptr).get());
     const Tracer::Computing span(tracer_, to_string(action));
     if (std::vector<Root> roots = roots_of(action, here); !roots.empty()) {
       if (action.kind == ActionKind::backward)

@@ -24,6 +24,19 @@ class CpuBackend final : public Backend {
   void deallocate(void* address, std::int64_t bytes) override { allocator_.deallocate(address, bytes); }
   std::int64_t reserved_bytes() const override { return allocator_.reserved_bytes(); }
 
+  std::byte* allocate_host(std::int64_t bytes) override { return new std::byte[static_cast<std::size_t>(bytes)]; }
+  void deallocate_host(std::byte* host, std::int64_t /*bytes*/) override { delete[] host; }
+  void move_out(void* device, std::span<std::byte> host) override {
+    copy_to_host(host, device);
+    deallocate(device, std::ssize(host));
+  }
+  void* move_back(std::span<const std::byte> host) override {
+    void* const device = allocate(std::ssize(host));
+    copy_from_host(device, host);
+    return device;
+  }
+  std::shared_ptr<const Mark> moves() override { return nullptr; }
+
   void copy_from_host(void* device, std::span<const std::byte> host) override {
     copy(device, host.data(), static_cast<std::int64_t>(host.size()));
   }

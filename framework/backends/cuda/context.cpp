@@ -55,6 +55,7 @@ Context::Context(int gpu, bool tf32) : gpu_(gpu), uses_tf32_(tf32) {
     check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
     fault_ = new (fault) Fault;
     staging_ = std::make_unique<Staging>(stream_, *events_);
+    moves_ = std::make_unique<HostMoves>(stream_, pool_, *events_);
     products_ = std::make_unique<CublasProducts>(*this);
     convolutions_ = std::make_unique<Convolutions>(*this);
   } catch (...) {
@@ -72,6 +73,7 @@ void Context::release() {
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
   convolutions_.reset();
   products_.reset();
+  moves_.reset();
   staging_.reset();
   if (fault_ != nullptr) (void)cudaFreeHost(fault_);
   if (scratch_ != nullptr) (void)cudaFree(scratch_);

@@ -8,6 +8,7 @@
 
 #include <cuda_runtime.h>
 
+#include "framework/backends/cuda/device/host_moves.h"
 #include "framework/backends/cuda/device/staging.h"
 #include "framework/backends/cuda_events.h"
 #include "framework/error.h"
@@ -55,6 +56,7 @@ class Context {
   }
   Fault* fault() const { return fault_; }
   Staging& staging() { return *staging_; }
+  HostMoves& moves() { return *moves_; }
   Events& events() { return *events_; }
   /// What the libraries have made for this rank so far.
   CublasProducts& products() { return *products_; }
@@ -74,6 +76,7 @@ class Context {
   Fault* fault_ = nullptr;
   std::shared_ptr<Events> events_ = std::make_shared<Events>();
   std::unique_ptr<Staging> staging_;
+  std::unique_ptr<HostMoves> moves_;
   std::unique_ptr<CublasProducts> products_;
   std::unique_ptr<Convolutions> convolutions_;
 };
