@@ -151,7 +151,9 @@ std::vector<StageCosts> costs_of(const Samples& samples, int stages, const Index
     const auto seconds = [&](ActionKind kind) { return samples.mean_of(kind, stage, micro_batches); };
     StageCosts costs;
     costs.forward = seconds(ActionKind::forward);
-    costs.backward_input = seconds(ActionKind::backward_input) + seconds(ActionKind::backward);
+    // A B is the sum of both parts; some schedules have it for some of the micro-batches only.
+    const double input = seconds(ActionKind::backward_input);
+    costs.backward_input = input > 0 ? input : seconds(ActionKind::backward);
     costs.backward_weight = seconds(ActionKind::backward_weight);
     costs.recompute = seconds(ActionKind::recompute);
     costs.offload = seconds(ActionKind::offload);
