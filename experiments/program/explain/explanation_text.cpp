@@ -138,7 +138,10 @@ class LayersTable {
 std::string totals_table(const Explanation& e) {
   const PlacementTotals& totals = e.totals;
   const bool has_stages = e.stages.size() > 1;
-  Grid grid({has_stages ? "one step, all stages" : "one step, one rank", "bytes sent", "time"});
+  Grid grid({!has_stages                             ? "one step, one rank"
+             : e.options.mesh.size(Axis::copies) > 1 ? "one step, all stages of a copy"
+                                                     : "one step, all stages",
+             "bytes sent", "time"});
   const auto add = [&](std::string_view name, const PlacementTotals::Traffic& traffic) {
     grid.add({std::string(name), bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
   };

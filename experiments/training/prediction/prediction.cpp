@@ -76,7 +76,7 @@ class Prediction {
     const std::int64_t parts = train.micro_batches * experiment_.mesh.dp;
     // The largest micro-batch was measured.
     const double share = ratio(train.batch, parts * shard(train.batch, parts, 0).size * experiment_.mesh.tp);
-    const double first = 1 / micro_batches();
+    const double first = plan_.copies() / micro_batches();
     std::vector<StageCosts> stages = profile_.later;
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
       StageCosts& costs = stages[stage];
