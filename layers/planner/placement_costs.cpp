@@ -103,8 +103,8 @@ void PlacementCosts::add_parameters(const LayerSpec& layer, const LayerLayout& l
                                     LayerCosts& costs) const {
   using When = LayerCollective::When;
   const DType computed = options_.precision.activations;
-  std::array<std::map<DType, std::int64_t>, AxisSet::count>
-      sums{};  // elements whose gradients are summed over the same axes
+  // The elements whose gradients are summed over the same axes.
+  std::array<std::map<DType, std::int64_t>, AxisSet::count> sums{};
   const std::vector<Shape> shapes = layer.parameters();
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const ParameterPart part = layout.part(i, shapes[i]);

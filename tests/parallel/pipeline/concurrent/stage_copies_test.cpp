@@ -94,6 +94,21 @@ TEST_CASE("a step's clipping norm counts a parameter of two copies once, and pla
   }
 }
 
+TEST_CASE("with train.shard = optimizer, each copy keeps the optimizer's state of half of the elements") {
+  RandomStream draws({2}, Purpose::test, 42, 0);
+  const ModelPointer model = random_model(draws, {}, Mesh());
+  Experiment experiment = small_experiment(20, 24, 6, DType::f32);
+  experiment.head.momentum = MomentumState::none;
+  const auto optimizer_bytes = [&](ShardedState shard) {
+    experiment.train.shard = shard;
+    std::int64_t bytes = 0;
+    for (const Use& use : use_of_step(experiment, model, layout_of("chimera", 2, 4)))
+      bytes += use.bytes[static_cast<std::size_t>(Category::optimizer)];
+    return bytes;
+  };
+  CHECK(optimizer_bytes(ShardedState::none) == 2 * optimizer_bytes(ShardedState::optimizer));
+}
+
 TEST_CASE("an experiment with two copies of each stage: what it refuses") {
   Experiment experiment = small_experiment(20, 24, 6, DType::f32);
   const auto refused = [&] { return message_of<InputError>([&] { check(experiment); }); };
