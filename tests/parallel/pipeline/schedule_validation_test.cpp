@@ -198,7 +198,8 @@ TEST_CASE(
   const Schedule schedule = chimera({4, 4});
   CHECK(fault_of(schedule) == "");
   CHECK(fault_of(with_cell(schedule, 0, 1, {forward, 0, 1})) == "0/1: 0F1: stage 0 is on rank 3 for this micro-batch");
-  CHECK(fault_of(without_cell(schedule, 3, 0)) == "3/7: 0F1: is missing");
+  CHECK(fault_of(without_cell(schedule, 3, 0)) == "3/5: 0B1: before its input 0F1");
+  CHECK(fault_of(without_cell(schedule, 3, 7)) == "3/7: 0B3: is missing");
   Schedule wrong = schedule;
   wrong.second_rank_of = {3, 1, 2, 0};
   CHECK(fault_of(wrong) == "0/0: the second copy of stage 1 is on rank 1, expected rank 2, the mirror image of rank 1");
