@@ -106,6 +106,7 @@ Placements LayerLayout::output() const {
 ParameterPart LayerLayout::part(std::size_t parameter, const Shape& whole) const {
   ParameterPart part = ParameterPart::all_of(whole);
   if (mesh.size(Axis::pp) > 1) part.sharded.insert(Axis::pp);
+  if (mesh.size(Axis::copies) > 1) part.partial.insert(Axis::copies);
   for (const Axis axis : layer_axes) {
     const int ranks = mesh.size(axis);
     if (ranks == 1) continue;

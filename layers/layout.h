@@ -49,9 +49,9 @@ struct LayerOption {
 /// that box's elements in row-major order.
 struct ParameterPart {
   Shape whole;
-  std::vector<IndexRange> box;           // one range per dimension
-  AxisSet sharded;                       // axes along which the ranks hold different parts, or none
-  AxisSet partial;                       // axes along which gradients are partial sums
+  std::vector<IndexRange> box;  // one range per dimension
+  AxisSet sharded;  // axes along which the ranks hold different parts, or none; copies of a stage are alike along pp
+  AxisSet partial;  // axes along which gradients are partial sums
   std::optional<IndexRange> elements{};  // a range of the box, row-major; if empty: all of it
   std::optional<Axis> gathered{};        // the axis whose ranks gather their elements before use
 

@@ -129,7 +129,8 @@ const std::vector<LayoutSpace::Scheduled>& LayoutSpace::schedules_of(std::int64_
       written_.schedule == "csv" && written_.mesh.pp == pp && written_.micro_batches == micro_batches;
   if (is_of_file) found.push_back({.name = written_.schedule, .chunks = 1});
   for (const ScheduleType& type : schedule_types())
-    for (int chunks = type.min_chunks; chunks <= std::min(type.max_chunks.value_or(max_chunks), max_chunks); ++chunks) {
+    for (int chunks = type.min_chunks;
+         type.copies == 1 && chunks <= std::min(type.max_chunks.value_or(max_chunks), max_chunks); ++chunks) {
       if (pp * chunks > static_cast<std::int64_t>(applications_)) continue;
       if (pp * chunks > max_cells / micro_batches) continue;
       try {

@@ -237,7 +237,11 @@ Mesh mesh_of(const MeshConfig& config) {
 }
 
 Mesh mesh_of(const Experiment& experiment) {
-  return mesh_of(experiment.mesh);
+  const PipelineConfig& pipeline = experiment.pipeline;
+  const MeshConfig& mesh = experiment.mesh;
+  // Where the ranks along pp cannot hold two copies, the schedule refuses them.
+  const bool has_copies = mesh.pp % 2 == 0 && pipeline.schedule != "csv" && copies_of_stages(pipeline.schedule) > 1;
+  return Mesh(static_cast<int>(mesh.dp), static_cast<int>(mesh.pp), static_cast<int>(mesh.tp), has_copies ? 2 : 1);
 }
 
 }  // namespace heddle

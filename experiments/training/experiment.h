@@ -182,6 +182,7 @@ std::vector<std::string*> paths_of(Experiment& experiment);
 void resolve_paths(Experiment& experiment);
 
 Mesh mesh_of(const MeshConfig& config);
+/// With the copies of stages that the schedule has.
 Mesh mesh_of(const Experiment& experiment);
 
 }  // namespace heddle

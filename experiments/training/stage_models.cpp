@@ -9,7 +9,7 @@ StageModels::StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, 
   const auto& applications = plan_->model->applications();
   for (int stage = 0; stage < plan_->stages(); ++stage) {
     const IndexRange range = plan_->range(stage);
-    const bool is_mine = plan_->rank_of()[static_cast<std::size_t>(stage)] == rank.coordinates.pp;
+    const bool is_mine = plan_->has_stage(rank.coordinates.pp, stage);
     for (std::int64_t i = range.begin; i < range.end(); ++i)
       for (std::size_t p = applications[static_cast<std::size_t>(i)].layer->parameters().size(); p > 0; --p) {
         if (is_mine) numbers_.push_back(all_parameters_);
@@ -50,12 +50,12 @@ IndexRange StageModels::rows(std::int64_t samples, const Placements& where, int 
   return local_box({samples}, where, mesh_, at)[0];
 }
 
-IndexRange StageModels::input_rows(std::int64_t samples, int world_rank) const {
-  return rows(samples, plan_->placement->input, plan_->first_rank(), world_rank);
+IndexRange StageModels::input_rows(std::int64_t samples, int world_rank, int copy) const {
+  return rows(samples, plan_->placement->input, plan_->first_rank(copy), world_rank);
 }
 
-IndexRange StageModels::output_rows(std::int64_t samples, int world_rank) const {
-  return rows(samples, plan_->placement->output, plan_->last_rank(), world_rank);
+IndexRange StageModels::output_rows(std::int64_t samples, int world_rank, int copy) const {
+  return rows(samples, plan_->placement->output, plan_->last_rank(copy), world_rank);
 }
 
 }  // namespace heddle

@@ -15,6 +15,8 @@ class StageModels {
   StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, const Construction& construction);
 
   Model& at(int stage) { return models_.at(stage); }
+  /// The copy of the stages that a micro-batch of the training goes through.
+  int copy_of(int micro_batch) const { return plan_->training->schedule.copy_of(micro_batch); }
 
   /// In model order.
   std::vector<Parameter*> parameters();
@@ -27,9 +29,9 @@ class StageModels {
   void drop_step();
 
   /// The part of `samples` whose images a rank takes, and whose embeddings it gives. It is empty on ranks without the
-  /// first, or the last, stage.
-  IndexRange input_rows(std::int64_t samples, int world_rank) const;
-  IndexRange output_rows(std::int64_t samples, int world_rank) const;
+  /// first, or the last, stage of the copy.
+  IndexRange input_rows(std::int64_t samples, int world_rank, int copy = 0) const;
+  IndexRange output_rows(std::int64_t samples, int world_rank, int copy = 0) const;
 
  private:
   IndexRange rows(std::int64_t samples, const Placements& where, int pipeline_rank, int world_rank) const;

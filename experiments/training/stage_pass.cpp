@@ -50,7 +50,7 @@ Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
   if (tools_.before_heads) tools_.before_heads();
   const IndexRange all = samples(micro_batch);
   const auto samples_of = [&](int rank) {
-    const IndexRange rows = models_.output_rows(all.size, rank);
+    const IndexRange rows = models_.output_rows(all.size, rank, models_.copy_of(micro_batch));
     return IndexRange{all.begin + rows.begin, rows.size};
   };
   const std::vector<std::int64_t> labels = tools_.batches.labels(batch_, samples_of(rank_.index));

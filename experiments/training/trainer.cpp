@@ -33,7 +33,7 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
       images_(experiment, dataset, rank, tracer, loaded_parts()) {
   construction_.next_stream = plan_->model->streams();
   construction_.precision = construction_.precision.wide();  // after the model
-  if (experiment.head.is_everywhere() || rank.coordinates.pp == plan_->last_rank())
+  if (experiment.head.is_everywhere() || plan_->has_stage(rank.coordinates.pp, plan_->stages() - 1))
     heads_ = std::make_unique<Heads>(
         heads_of(experiment), batches_.shares(),
         experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
@@ -116,13 +116,12 @@ void Trainer::set_head_first_step(std::int64_t step) {
 }
 
 std::vector<LoadedPart> Trainer::loaded_parts() const {
-  if (rank_.coordinates.pp != plan_->first_rank()) return {};
-  const auto& program = experiment_.train.forward_only ? plan_->forward : plan_->training;
+  const Schedule& schedule = (experiment_.train.forward_only ? plan_->forward : plan_->training)->schedule;
   std::vector<LoadedPart> parts;
-  for (const Action& action : program->schedule.ranks[static_cast<std::size_t>(rank_.coordinates.pp)]) {
+  for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank_.coordinates.pp)]) {
     if (action.kind != ActionKind::forward || action.stage != 0) continue;
     const IndexRange samples = micro_batch_samples(experiment_, rank_.mesh, action.micro_batch);
-    const IndexRange rows = input_rows(samples.size);
+    const IndexRange rows = models_.input_rows(samples.size, rank_.index, schedule.copy_of(action.micro_batch));
     parts.push_back({action.micro_batch, {samples.begin + rows.begin, rows.size}});
   }
   return parts;
@@ -139,12 +138,14 @@ std::vector<double> Trainer::shared_losses(std::int64_t step, std::vector<double
     ranks.barrier().wait();
     return losses;
   }
+  // With two copies of the last stage, each knows the losses of half of the micro-batches.
+  const bool is_summed = plan_->copies() > 1;
   Tensor known;
-  if (ranks.rank() == plan_->last_rank()) {
-    known = Tensor::empty(rank_.device, {static_cast<std::int64_t>(experiment_.heads())}, DType::f64);
+  if (is_summed || ranks.rank() == plan_->last_rank()) {
+    known = Tensor::zeros(rank_.device, {static_cast<std::int64_t>(experiment_.heads())}, DType::f64);
     if (!losses.empty()) known.load_bytes(std::as_bytes(std::span(losses)));
   }
-  known = ranks.broadcast(known, plan_->last_rank());
+  known = is_summed ? Tensor(ranks.all_reduce(known)) : Tensor(ranks.broadcast(known, plan_->last_rank()));
   if (!rank_.device.has_data()) return {};
   return known.to_doubles();
 }

@@ -32,7 +32,7 @@ ClassState::ClassState(const HeadConfig& config, const OptimizerConfig& optimize
               .part = ParameterPart::all_of({config.classes, 1}),
               .weight_decay = optimizer.decay_norms_and_biases ? optimizer.weight_decay : 0} {
   for (Rows* rows : {&weights_, &biases_})
-    rows->part.sharded = rank.mesh.larger_than_one(every_axis.without(config.copy_axes()));
+    rows->part.sharded = rank.mesh.larger_than_one(every_axis_and_copies.without(config.copy_axes()));
   if (config_.is_replicated()) {
     weights_.part.partial = biases_.part.partial = rank.mesh.larger_than_one(config.copy_axes());
     make_parameters(construction);

@@ -33,7 +33,7 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
       device_(construction.device),
       ranks_(rank.over(config.class_axes())),
       copies_(rank.over(config.copy_axes())),
-      all_(rank.over(config.axes())),
+      loss_(rank.over(config.loss_reduction == LossReduction::reduce_scatter ? config.axes() : config.sample_axes())),
       dtype_(construction.precision.wide()),
       product_type_(product_type(config, dtype_, device_.backend().linear_algebra().is_bf16_fast())),
       margin_(config.margin, device_, rank.mesh.larger_than_one(every_axis.without(config.axes())), name),
@@ -167,8 +167,7 @@ Tensor Head::loss_sum(const Tensor& losses, double scale) {
   device_.backend().reduction().reduce(ReduceOp::sum, losses, {1, losses.numel(), 1}, sum);
   device_.backend().elementwise().scale_add(scale, sum, 0, sum);
   // Each rank has the losses of all samples of its group, or those of its own samples.
-  Communicator& others = scatters_loss() ? all_ : copies_;
-  return others.size() > 1 ? Tensor(others.all_reduce(sum)) : sum;
+  return loss_.size() > 1 ? Tensor(loss_.all_reduce(sum)) : sum;
 }
 
 void Head::for_each_gradient(const std::function<void(const ClassTile&, const ClassGradient&)>& consumer) {

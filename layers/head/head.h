@@ -122,8 +122,8 @@ class Head {
   std::string name_;
   Device& device_;
   Communicator& ranks_;   // the ranks that share the classes
-  Communicator& copies_;  // the ranks that have the same classes and different samples
-  Communicator& all_;     // both
+  Communicator& copies_;  // the ranks that have the same classes and different samples of a step
+  Communicator& loss_;    // those over which a micro-batch's loss is summed
   DType dtype_;
   DType product_type_;
   HeadMargin margin_;

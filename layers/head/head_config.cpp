@@ -49,7 +49,7 @@ void describe(Describer& d, HeadConfig& c) {
   d.field("tile", c.tile, between(0, 1e6),
           "number of classes that are computed at once; 0: chosen by the embedding's size, on a GPU 32,768");
   unsigned over = c.over.index();
-  d.subset("over", over, enum_names<Axis>.rows(), "all", 1,
+  d.subset("over", over, enum_names<Axis>.rows().first(all_axes.size()), "all", 1,
            "mesh axes along which ranks share the classes; ranks along the other axes hold copies, see different "
            "samples and sum the gradients. With pp the ranks of all pipeline stages have classes and take part in each "
            "micro-batch; without pp, only the ranks of the last stage do. (On plan the tiles of copies are visited one "

@@ -167,10 +167,17 @@ struct HeadConfig {
   AxisSet class_axes() const { return is_replicated() ? AxisSet{} : over; }
   /// Whether the ranks of all pipeline stages take part in the head; else only those that have the embeddings do.
   bool is_everywhere() const { return class_axes().contains(Axis::pp); }
-  /// Axes along which all ranks take part in the head.
+  /// Axes along which all ranks take part in the head for a micro-batch.
   AxisSet axes() const { return is_everywhere() ? every_axis : AxisSet{Axis::dp, Axis::tp}; }
-  /// Axes along which ranks have the same classes and different samples.
-  AxisSet copy_axes() const { return axes().without(class_axes()); }
+  /// Axes along which ranks have the same classes and different samples of a micro-batch.
+  AxisSet sample_axes() const { return axes().without(class_axes()); }
+  /// Axes along which ranks have the same classes and different samples of a step: also those that have the copies of
+  /// the last stage.
+  AxisSet copy_axes() const {
+    AxisSet copies = sample_axes();
+    if (!is_everywhere()) copies.insert(Axis::copies);
+    return copies;
+  }
 };
 
 /// The types in which weights and momentum are kept if arithmetic is done in `computed`; empty if the head keeps no

@@ -53,7 +53,9 @@ std::vector<LayerCollective> collectives_of_copies(const HeadConfig& config, std
   const auto add = [&](When when, std::int64_t elements, DType type) -> LayerCollective& {
     return collectives.emplace_back(LayerCollective{when, Operation::all_reduce, copies, elements, type});
   };
-  if (config.loss_reduction == LossReduction::all_reduce) add(When::forward, 1, dtype);
+  if (const AxisSet axes = mesh.larger_than_one(config.sample_axes());
+      config.loss_reduction == LossReduction::all_reduce && !axes.empty())
+    collectives.push_back({When::forward, Operation::all_reduce, axes, 1, dtype});
   if (!initial_running(config.margin).empty()) add(When::step_end, 3, DType::f64);
   const std::int64_t classes =
       sampled_of(config.sample.rate, config.classes_of(mesh.size(config.class_axes()), 0).size);

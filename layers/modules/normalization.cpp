@@ -65,8 +65,12 @@ class BatchNormSpec final : public LayerSpec {
       result.push_back({When::forward, Operation::all_gather, axes.shared, row * ranks, type});
       result.push_back({When::backward, Operation::all_reduce, axes.shared, 2 * channels, type});
     }
-    if (const int ranks = layout.mesh.size(axes.separate); ranks > 1)
+    const int ranks = layout.mesh.size(axes.separate);
+    if (ranks > 1)
       result.push_back({When::step_end, Operation::all_gather, axes.separate, row * ranks * micro_batches, type});
+    if (const int copies = layout.mesh.size(Axis::copies); copies > 1)
+      result.push_back(
+          {When::step_end, Operation::all_gather, {Axis::copies}, row * ranks * micro_batches * copies, type});
     return result;
   }
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
@@ -142,6 +146,18 @@ class RankStatistics final : public StatisticsGroup {
   Communicator& ranks_;
 };
 
+/// The rows [micro-batch, rank, width] of both copies of the stage, of which each has seen every second micro-batch, in
+/// the order of the micro-batches. `is_first`: whether this rank's copy has seen the first one.
+Tensor of_all_copies(const Tensor& mine, Communicator& copies, bool is_first) {
+  const std::int64_t micro_batches = mine.shape()[0];
+  const std::int64_t width = mine.numel() / micro_batches;
+  const Tensor gathered = copies.all_gather(mine.reshape({micro_batches, width}));
+  const bool is_in_order = is_first == (copies.rank() == 0);
+  std::vector<Tensor> by_copy{gathered.rows(0, micro_batches), gathered.rows(micro_batches, 2 * micro_batches)};
+  if (!is_in_order) std::swap(by_copy[0], by_copy[1]);
+  return transpose(Variable(concat_tensors(by_copy, 0).reshape({2, micro_batches, width})), {1, 0, 2}).value();
+}
+
 }  // namespace
 
 LayerSpecPointer BatchNorm::spec(const BatchNormOptions& options, bool with_residual) {
@@ -184,6 +200,7 @@ void BatchNorm::end_step(Rank& rank) {
   if (groups_.empty()) return;
   const MemoryScope scope(rank.device, Category::workspace);
   const auto micro_batches = static_cast<std::int64_t>(groups_.size());
+  const bool has_first_sample = groups_.begin()->first == 0;
   std::vector<Tensor> rows;
   for (auto& [first_sample, row] : groups_) rows.push_back(std::move(row));
   const std::int64_t width = rows[0].numel();
@@ -193,8 +210,9 @@ void BatchNorm::end_step(Rank& rank) {
   // The rows are gathered rank by rank, but the order of the batch is micro-batch by micro-batch, each over all ranks.
   const Tensor gathered = rank.over(separate_).all_gather(mine);
   const std::int64_t ranks = gathered.shape()[0] / micro_batches;
-  const Tensor ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
-  rank.device.backend().normalization().merge_moments(ordered.reshape({ranks * micro_batches, width}),
+  Tensor ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
+  if (rank.mesh.size(Axis::copies) > 1) ordered = of_all_copies(ordered, rank.over({Axis::copies}), has_first_sample);
+  rank.device.backend().normalization().merge_moments(ordered.reshape({ordered.numel() / width, width}),
                                                       options_.momentum, running_mean_.value, running_variance_.value);
 }
 

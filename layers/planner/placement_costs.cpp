@@ -54,11 +54,8 @@ PlacementCosts::PlacementCosts(const ModelSpec& model, const PlannerOptions& opt
     if (mesh.larger_than_one(axes) != axes) continue;
     std::set<std::vector<std::int64_t>> known;
     for (int rank = 0; rank < mesh.size(); ++rank) {
-      const Mesh::Coordinates at = mesh.coordinates(rank);
-      bool is_first = true;
-      axes.for_each([&](Axis axis) { is_first &= at[axis] == 0; });
-      if (!is_first) continue;
       std::vector<int> ranks = mesh.ranks_over(axes, rank);
+      if (ranks.front() != rank) continue;
       std::vector<std::int64_t> nodes;
       for (const int member : ranks) nodes.push_back(options.links.node(member) - options.links.node(rank));
       if (known.insert(nodes).second) groups_[index].push_back(std::move(ranks));
@@ -106,7 +103,8 @@ void PlacementCosts::add_parameters(const LayerSpec& layer, const LayerLayout& l
                                     LayerCosts& costs) const {
   using When = LayerCollective::When;
   const DType computed = options_.precision.activations;
-  std::array<std::map<DType, std::int64_t>, 8> sums{};  // elements whose gradients are summed over the same axes
+  // The elements whose gradients are summed over the same axes.
+  std::array<std::map<DType, std::int64_t>, AxisSet::count> sums{};
   const std::vector<Shape> shapes = layer.parameters();
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const ParameterPart part = layout.part(i, shapes[i]);

@@ -109,7 +109,7 @@ class PlacementCosts {
   const ModelSpec& model_;
   PlannerOptions options_;
   /// Groups of ranks by AxisSet::index(), one for each way in which a group can be spread over the nodes.
-  std::array<std::vector<std::vector<int>>, 8> groups_;
+  std::array<std::vector<std::vector<int>>, AxisSet::count> groups_;
   std::map<ConversionKey, std::vector<ConversionCost>> conversions_;
 };
 

@@ -40,8 +40,8 @@ class StepTimes {
     int to = -1;
     if (action.kind == ActionKind::forward && action.stage + 1 < schedule_.stages()) to = action.stage + 1;
     if (is_backward(action.kind)) to = action.stage - 1;
-    const auto rank_of = [&](int stage) { return schedule_.rank_of[index_of(stage)]; };
-    return to < 0 || rank_of(to) == rank_of(action.stage) ? -1 : to;
+    const auto rank = [&](int stage) { return schedule_.rank_at(stage, action.micro_batch); };
+    return to < 0 || rank(to) == rank(action.stage) ? -1 : to;
   }
 
   TransferCosts transfer(const Action& from) const {
@@ -115,7 +115,6 @@ class PathFinder {
   std::size_t cell(const Action& action) const {
     return index_of(action.stage) * index_of(schedule_.micro_batches) + index_of(action.micro_batch);
   }
-  int rank_of(int stage) const { return schedule_.rank_of[index_of(stage)]; }
 
   /// None if the schedule is empty.
   std::optional<CriticalStep> last_step() const {
@@ -137,7 +136,7 @@ class PathFinder {
     if (step.index > 0 && timed[index_of(step.index) - 1].end >= begin - tolerance_)
       return CriticalStep{.rank = step.rank, .index = step.index - 1, .messages = {}};
     const std::optional<Action> input = input_of(timed[index_of(step.index)].action);
-    if (!input || rank_of(input->stage) == step.rank) return std::nullopt;
+    if (!input || schedule_.rank_at(input->stage, input->micro_batch) == step.rank) return std::nullopt;
     return follow_messages(*input, begin, step);
   }
 
@@ -152,13 +151,14 @@ class PathFinder {
 
   /// From the message that arrives at `begin` back to the action after which the link began to be busy.
   CriticalStep follow_messages(const Action& input, double begin, CriticalStep& step) const {
-    const int sender = rank_of(input.stage);
+    const int sender = schedule_.rank_at(input.stage, input.micro_batch);
     const std::vector<Action>& list = schedule_.ranks[index_of(sender)];
     int index = (input.kind == ActionKind::forward ? forward_at_ : backward_at_)[cell(input)];
     double link_begin = begin - times_.transfer(list[index_of(index)]).latency;
     for (int other = index; other >= 0; --other) {
-      const int to = times_.receiver(list[index_of(other)]);
-      if (to < 0 || rank_of(to) != step.rank) continue;
+      const Action& sent = list[index_of(other)];
+      const int to = times_.receiver(sent);
+      if (to < 0 || schedule_.rank_at(to, sent.micro_batch) != step.rank) continue;
       index = other;
       step.messages.push_back(list[index_of(index)]);
       link_begin -= times_.transfer(list[index_of(index)]).occupies;

@@ -1,6 +1,7 @@
 #include "parallel/pipeline/dependencies.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 namespace heddle {
@@ -105,7 +106,7 @@ class Walker {
 
   /// The message of a stage to its neighbour, as the action that receives it.
   Action from(int stage, int neighbour, ActionKind kind, int micro_batch) const {
-    if (added_.messages && schedule_.rank_of[at(stage)] != schedule_.rank_of[at(neighbour)]) {
+    if (added_.messages && schedule_.rank_at(stage, micro_batch) != schedule_.rank_at(neighbour, micro_batch)) {
       kind = kind == ActionKind::forward ? ActionKind::send_forward : ActionKind::send_backward;
     }
     return {kind, stage, micro_batch};
@@ -115,7 +116,7 @@ class Walker {
   /// available.
   std::optional<Action> missing_at_loss(int rank, int micro_batch) {
     const int last = schedule_.stages() - 1;
-    if (rank == schedule_.rank_of[at(last)] && !known(last, micro_batch, forward_done)) {
+    if (rank == schedule_.rank_at(last, micro_batch) && !known(last, micro_batch, forward_done)) {
       return Action{ActionKind::forward, last, micro_batch};
     }
     if (arrived_at_[at(rank)] != micro_batch) {
@@ -135,10 +136,10 @@ class Walker {
     const int i = action.micro_batch;
     if (action.kind == ActionKind::forward) {
       facts(s, i) |= forward_done;
-      if (s + 1 < schedule_.stages() && (!added_.messages || schedule_.rank_of[at(s + 1)] == rank)) bring_forward(s, i);
+      if (s + 1 < schedule_.stages() && (!added_.messages || schedule_.rank_at(s + 1, i) == rank)) bring_forward(s, i);
     } else if (is_backward(action.kind)) {
       facts(s, i) |= backward_done;
-      if (s > 0 && (!added_.messages || schedule_.rank_of[at(s - 1)] == rank)) bring_backward(s, i);
+      if (s > 0 && (!added_.messages || schedule_.rank_at(s - 1, i) == rank)) bring_backward(s, i);
     } else if (action.kind == ActionKind::offload) {
       facts(s, i) |= offloaded;
     } else if (action.kind == ActionKind::load) {
@@ -152,11 +153,11 @@ class Walker {
 
   void bring_forward(int stage, int micro_batch) {
     facts(stage, micro_batch) |= forward_there;
-    wake(schedule_.rank_of[at(stage + 1)]);
+    wake(schedule_.rank_at(stage + 1, micro_batch));
   }
   void bring_backward(int stage, int micro_batch) {
     facts(stage, micro_batch) |= backward_there;
-    wake(schedule_.rank_of[at(stage - 1)]);
+    wake(schedule_.rank_at(stage - 1, micro_batch));
   }
 
   const Schedule& schedule_;
@@ -174,14 +175,16 @@ class Walker {
 
 Additions additions(const Schedule& schedule) {
   Additions found;
-  for (const std::vector<Action>& list : schedule.ranks) {
-    bool loss = false;
-    for (const Action& action : list) {
-      loss = loss || action.kind == ActionKind::loss;
+  std::array<std::vector<int>, 2> loss_ranks;  // of each copy
+  for (int rank = 0; rank < schedule.size(); ++rank)
+    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
       found.messages = found.messages || is_message(action.kind);
+      if (action.kind != ActionKind::loss) continue;
+      std::vector<int>& ranks = loss_ranks[schedule.copy_of(action.micro_batch) == 0 ? 0 : 1];
+      if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
     }
-    found.loss_ranks += loss ? 1 : 0;
-  }
+  for (const std::vector<int>& ranks : loss_ranks)
+    found.loss_ranks = std::max(found.loss_ranks, static_cast<int>(ranks.size()));
   return found;
 }
 

@@ -21,7 +21,7 @@ constexpr bool is_backward(ActionKind kind) {
 
 /// The actions that passes have added to the computing actions.
 struct Additions {
-  int loss_ranks = 0;  // number of ranks that have an H
+  int loss_ranks = 0;  // number of ranks that have the H of a micro-batch
   bool messages = false;
 };
 Additions additions(const Schedule& schedule);

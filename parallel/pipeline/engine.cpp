@@ -155,7 +155,6 @@ class PipelineEngine::Execution {
   using SendKey = std::pair<Place, ActionKind>;
 
   bool is_last(int stage) const { return stage == schedule_.stages() - 1; }
-  int rank_of(int stage) const { return schedule_.rank_of[static_cast<std::size_t>(stage)]; }
 
   void execute(const Action& action) {
     switch (action.kind) {
@@ -328,7 +327,7 @@ class PipelineEngine::Execution {
   /// Keeps an output for its send if the next stage is on another rank; else passes it on at once.
   void hand_over(const Action& made, ActionKind kind, int to, std::vector<Tensor> values) {
     const Place target{to, made.micro_batch};
-    if (rank_of(to) == ranks_.rank())
+    if (schedule_.rank_at(to, made.micro_batch) == ranks_.rank())
       local_[{target, kind}] = std::move(values);
     else
       outbox_[{place_of(made), kind}] = std::move(values);
@@ -336,7 +335,8 @@ class PipelineEngine::Execution {
 
   void send(const Action& action) {
     std::vector<Tensor> values = std::move(outbox_.extract(SendKey{place_of(action), action.kind}).mapped());
-    const int to = rank_of(action.kind == ActionKind::send_forward ? action.stage + 1 : action.stage - 1);
+    const int to = schedule_.rank_at(action.kind == ActionKind::send_forward ? action.stage + 1 : action.stage - 1,
+                                     action.micro_batch);
     std::vector<Work<void>>& works = sends_[{place_of(action), action.kind}];
     for (const Tensor& value : values) works.push_back(ranks_.send(value, to));
   }
@@ -348,7 +348,7 @@ class PipelineEngine::Execution {
 
   void receive(const Action& action) {
     const bool forward = action.kind == ActionKind::recv_forward;
-    const int from = rank_of(forward ? action.stage - 1 : action.stage + 1);
+    const int from = schedule_.rank_at(forward ? action.stage - 1 : action.stage + 1, action.micro_batch);
     const std::vector<bool> gradients =
         forward ? stages_.input_gradients(action.stage) : stages_.output_gradients(action.stage);
     const auto messages =

@@ -35,7 +35,8 @@ struct PipelineProgram {
 };
 /// InputError if the schedule cannot be executed.
 std::shared_ptr<const PipelineProgram> make_program(Schedule schedule);
-/// A schedule of forward passes only, with communication: stage by stage, each for all micro-batches.
+/// A schedule of forward passes only, with communication: stage by stage, each for all micro-batches. It has one copy
+/// of each stage.
 Schedule forward_only(const std::vector<int>& rank_of, int micro_batches);
 
 /// The functions that the engine runs: the stages of this rank and the loss.

@@ -23,25 +23,32 @@ void check_can_offload(const Schedule& schedule) {
       fail<InputError>("offload: expected a schedule without recomputation, which keeps no activations");
 }
 
-/// For each stage, the time from F to B of all micro-batches together, if F, I and W take one unit.
+/// The index of the copy of a stage that an action belongs to, in arrays of the stages of all copies.
+std::size_t stage_index(const Schedule& schedule, const Action& action) {
+  return static_cast<std::size_t>(schedule.copy_of(action.micro_batch) * schedule.stages() + action.stage);
+}
+
+/// For each stage of each copy, the time from F to B of all micro-batches together, if F, I and W take one unit.
 std::vector<double> waits_of_stages(const Schedule& schedule) {
-  std::vector<double> waits(schedule.rank_of.size());
+  std::vector<double> waits(static_cast<std::size_t>(schedule.copies() * schedule.stages()));
   for (const std::vector<TimedAction>& timed : simulate(schedule, {}).timeline.ranks)
     for (const auto& [action, begin, end] : timed) {
-      if (action.kind == ActionKind::forward) waits[static_cast<std::size_t>(action.stage)] -= end;
-      if (is_backward(action.kind)) waits[static_cast<std::size_t>(action.stage)] += begin;
+      if (action.kind == ActionKind::forward) waits[stage_index(schedule, action)] -= end;
+      if (is_backward(action.kind)) waits[stage_index(schedule, action)] += begin;
     }
   return waits;
 }
 
-/// For each stage, of how many micro-batches one is offloaded; 0: of none.
+/// For each stage of each copy, of how many micro-batches one is offloaded; 0: of none.
 std::vector<int> shares_of_stages(const Schedule& schedule, Offload mode) {
-  std::vector<int> shares(schedule.rank_of.size(), mode == Offload::all ? 1 : 0);
+  std::vector<int> shares(static_cast<std::size_t>(schedule.copies() * schedule.stages()),
+                          mode == Offload::all ? 1 : 0);
   if (mode == Offload::all) return shares;
   const std::vector<double> waits = waits_of_stages(schedule);
   std::vector<std::vector<std::size_t>> stages_of(schedule.ranks.size());
-  for (std::size_t stage = 0; stage < shares.size(); ++stage)
-    stages_of[static_cast<std::size_t>(schedule.rank_of[stage])].push_back(stage);
+  for (std::size_t stage = 0, copy = 0; copy < static_cast<std::size_t>(schedule.copies()); ++copy)
+    for (const int rank : schedule.ranks_of_copy(static_cast<int>(copy)))
+      stages_of[static_cast<std::size_t>(rank)].push_back(stage++);
   for (std::vector<std::size_t>& stages : stages_of) {
     std::stable_sort(stages.begin(), stages.end(), [&](std::size_t a, std::size_t b) { return waits[a] > waits[b]; });
     const std::size_t half = stages.size() / 2;
@@ -69,7 +76,8 @@ int units(const std::vector<Action>& list, int first, int end) {
 /// The time that an L has at least, unless it is the first. The time of F, I and W would do for k = 1, but hold more.
 constexpr int min_lead = 2;
 
-std::vector<Action> with_transfers(const std::vector<Action>& list, const std::vector<int>& shares) {
+std::vector<Action> with_transfers(const Schedule& schedule, const std::vector<Action>& list,
+                                   const std::vector<int>& shares) {
   const std::vector<int> begins = groups_of(list);
   const auto groups = begins.size();
   const auto group = [&](std::size_t index) {
@@ -77,7 +85,7 @@ std::vector<Action> with_transfers(const std::vector<Action>& list, const std::v
     return std::vector<Action>(list.begin() + begins[index], list.begin() + end);
   };
   const auto is_chosen = [&](const Action& forward) {
-    const int share = shares[static_cast<std::size_t>(forward.stage)];
+    const int share = shares[stage_index(schedule, forward)];
     return share > 0 && forward.micro_batch % share == 0;
   };
   std::vector<std::vector<Action>> after(groups);       // the O after each group
@@ -115,7 +123,7 @@ Schedule with_offload(Schedule schedule, Offload mode) {
   if (mode == Offload::never) return schedule;
   check_can_offload(schedule);
   const std::vector<int> shares = shares_of_stages(schedule, mode);
-  for (std::vector<Action>& list : schedule.ranks) list = with_transfers(list, shares);
+  for (std::vector<Action>& list : schedule.ranks) list = with_transfers(schedule, list, shares);
   return schedule;
 }
 

@@ -134,7 +134,7 @@ int receiver_stage(const Schedule& schedule, const Action& action) {
   if (action.kind == ActionKind::forward && action.stage + 1 < schedule.stages()) to = action.stage + 1;
   if (is_backward(action.kind)) to = action.stage - 1;
   if (to < 0) return -1;
-  const auto rank = [&](int stage) { return schedule.rank_of[static_cast<std::size_t>(stage)]; };
+  const auto rank = [&](int stage) { return schedule.rank_at(stage, action.micro_batch); };
   return rank(to) == rank(action.stage) ? -1 : to;
 }
 
@@ -157,7 +157,7 @@ class Mail {
       for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
         const int to = receiver_stage(schedule, action);
         if (to < 0) continue;
-        std::vector<Action>& messages = sent_[static_cast<std::size_t>(rank)][rank_of(to)];
+        std::vector<Action>& messages = sent_[static_cast<std::size_t>(rank)][schedule.rank_at(to, action.micro_batch)];
         place_[place(action.kind, to, action.micro_batch)] = messages.size();
         messages.push_back(received(action, to));
       }
@@ -171,14 +171,15 @@ class Mail {
     int from = -1;
     if (action.kind == ActionKind::forward) from = action.stage - 1;
     if (is_backward(action.kind) && action.stage + 1 < schedule_.stages()) from = action.stage + 1;
-    if (from < 0 || rank_of(from) == rank) return;
-    const std::vector<Action>& messages = sent_[static_cast<std::size_t>(rank_of(from))].at(rank);
+    if (from < 0) return;
+    const int sender = schedule_.rank_at(from, action.micro_batch);
+    if (sender == rank) return;
+    const std::vector<Action>& messages = sent_[static_cast<std::size_t>(sender)].at(rank);
     const std::size_t last = place_[place(action.kind, action.stage, action.micro_batch)];
-    for (std::size_t& next = taken[rank_of(from)]; next <= last; ++next) result.push_back(messages[next]);
+    for (std::size_t& next = taken[sender]; next <= last; ++next) result.push_back(messages[next]);
   }
 
  private:
-  int rank_of(int stage) const { return schedule_.rank_of[static_cast<std::size_t>(stage)]; }
   std::size_t micro_batches() const { return static_cast<std::size_t>(schedule_.micro_batches); }
   std::size_t place(ActionKind kind, int stage, int micro_batch) const {
     const std::size_t direction = kind == ActionKind::forward ? 0 : 1;
@@ -214,15 +215,17 @@ Schedule with_loss(Schedule schedule, LossRanks ranks) {
     return with_loss_by_time(std::move(schedule));
   }
   const int last = schedule.stages() - 1;
-  std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(schedule.rank_of.back())];
-  list = rewritten(list, [&](int first, int end, std::vector<Action>& result) {
-    append(result, list, first, end);
-    for (int i = first; i < end; ++i) {
-      const Action& action = list[static_cast<std::size_t>(i)];
-      if (action.kind != ActionKind::forward || action.stage != last) continue;
-      result.push_back({ActionKind::loss, last, action.micro_batch});
-    }
-  });
+  for (int copy = 0; copy < schedule.copies(); ++copy) {
+    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(schedule.ranks_of_copy(copy).back())];
+    list = rewritten(list, [&](int first, int end, std::vector<Action>& result) {
+      append(result, list, first, end);
+      for (int i = first; i < end; ++i) {
+        const Action& action = list[static_cast<std::size_t>(i)];
+        if (action.kind != ActionKind::forward || action.stage != last) continue;
+        result.push_back({ActionKind::loss, last, action.micro_batch});
+      }
+    });
+  }
   return schedule;
 }
 

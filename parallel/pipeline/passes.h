@@ -30,7 +30,7 @@ Schedule with_recompute(Schedule schedule, Recompute mode);
 
 /// Which ranks compute the loss.
 enum class LossRanks {
-  last_stage,  // H follows the last stage's F, on its rank alone
+  last_stage,  // H follows each of the last stage's F, on its rank alone
   all          // H is a collective of all ranks: between the last forward and the first backward if every rank has
                // such a point, else as soon as the last stage's F has ended everywhere
 };

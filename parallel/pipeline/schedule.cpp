@@ -16,6 +16,12 @@ Schedule empty_schedule(int micro_batches, std::vector<int> rank_of) {
   return {micro_batches, std::move(rank_of), std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
 }
 
+Schedule empty_schedule_of_two_copies(int micro_batches, std::vector<int> rank_of) {
+  Schedule schedule = empty_schedule(micro_batches, std::move(rank_of));
+  for (const int rank : schedule.rank_of) schedule.second_rank_of.push_back(schedule.size() - 1 - rank);
+  return schedule;
+}
+
 bool is_forward_only(const Schedule& schedule) {
   return std::all_of(schedule.ranks.begin(), schedule.ranks.end(), [](const std::vector<Action>& actions) {
     return std::all_of(actions.begin(), actions.end(), [](const Action& action) {

@@ -74,8 +74,21 @@ struct Schedule {
   std::vector<int> rank_of;
   /// The actions of each rank, in order.
   std::vector<std::vector<Action>> ranks;
+  /// If it is not empty, there are two copies of each stage, whose gradients are added up after the last backward. The
+  /// even micro-batches go through those of `rank_of`, the odd ones through these, whose ranks are its mirror image:
+  /// second_rank_of[s] = size() - 1 - rank_of[s]. Two ranks that are each other's mirror image thus have the same
+  /// stages.
+  std::vector<int> second_rank_of{};
 
   int stages() const { return static_cast<int>(rank_of.size()); }
+  int copies() const { return second_rank_of.empty() ? 1 : 2; }
+  /// The copy, 0 or 1, that a micro-batch goes through.
+  int copy_of(int micro_batch) const { return second_rank_of.empty() ? 0 : micro_batch % 2; }
+  const std::vector<int>& ranks_of_copy(int copy) const { return copy == 0 ? rank_of : second_rank_of; }
+  /// The rank that has a stage for a micro-batch.
+  int rank_at(int stage, int micro_batch) const {
+    return ranks_of_copy(copy_of(micro_batch))[static_cast<std::size_t>(stage)];
+  }
   int size() const { return static_cast<int>(ranks.size()); }
   bool operator==(const Schedule&) const = default;
 };
@@ -87,6 +100,9 @@ inline constexpr std::int64_t max_cells = std::int64_t{1} << 25;
 
 /// A schedule with empty lists, one for each rank that has a stage.
 Schedule empty_schedule(int micro_batches, std::vector<int> rank_of);
+
+/// The same with two copies of each stage, the second of which is the mirror image of `rank_of`.
+Schedule empty_schedule_of_two_copies(int micro_batches, std::vector<int> rank_of);
 
 /// Whether the schedule has only F and messages.
 bool is_forward_only(const Schedule& schedule);

@@ -1,6 +1,7 @@
 #include "parallel/pipeline/schedule_csv.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdint>
 #include <optional>
@@ -63,11 +64,14 @@ class CsvReader {
       fail<InputError>("{}: {} stages and {} micro-batches, but {} actions that compute", name_, stages_,
                        schedule_.micro_batches, computing_);
     }
-    schedule_.rank_of = std::move(rank_of_);
-    for (int stage = 0; stage < stages_; ++stage) {
-      if (schedule_.rank_of[static_cast<std::size_t>(stage)] < 0)
-        fail<InputError>("{}: no row has stage {}", name_, stage);
+    auto& [even, odd] = rank_of_;
+    odd.resize(stages);
+    for (std::size_t stage = 0; stage < stages; ++stage) {
+      if (even[stage] < 0) fail<InputError>("{}: no row has stage {}", name_, stage);
+      if (odd[stage] < 0) odd[stage] = even[stage];
     }
+    if (odd != even) schedule_.second_rank_of = std::move(odd);
+    schedule_.rank_of = std::move(even);
     check(schedule_, name_);
     return std::move(schedule_);
   }
@@ -150,11 +154,11 @@ class CsvReader {
   void add(const Action& action) {
     const int rank = row_ - 1;
     const auto stage = static_cast<std::size_t>(action.stage);
-    if (stage >= rank_of_.size()) rank_of_.resize(stage + 1, -1);
-    if (rank_of_[stage] >= 0 && rank_of_[stage] != rank) {
-      wrong("stage {} is in row {} too", action.stage, rank_of_[stage] + 1);
-    }
-    rank_of_[stage] = rank;
+    for (std::vector<int>& rank_of : rank_of_)
+      if (stage >= rank_of.size()) rank_of.resize(stage + 1, -1);
+    int& known = rank_of_[action.micro_batch % 2 == 0 ? 0 : 1][stage];
+    if (known >= 0 && known != rank) wrong("stage {} is in row {} too", action.stage, known + 1);
+    known = rank;
     stages_ = std::max(stages_, action.stage + 1);
     schedule_.micro_batches = std::max(schedule_.micro_batches, action.micro_batch + 1);
     schedule_.ranks.back().push_back(action);
@@ -167,7 +171,7 @@ class CsvReader {
   std::int64_t cells_ = 0;
   std::size_t computing_ = 0;
   int stages_ = 0;
-  std::vector<int> rank_of_;
+  std::array<std::vector<int>, 2> rank_of_;  // of the even micro-batches, and of the odd ones
   Schedule schedule_;
 };
 

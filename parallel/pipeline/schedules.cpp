@@ -45,7 +45,11 @@ constexpr std::array shipped{
                  "waves down the ranks and up again, with 1f1b's memory on all ranks (Liu et al. 2023)",
                  hanayo,
                  2,
-                 {}}};
+                 {}},
+    ScheduleType{"chimera", "1f1b in both directions, with two copies of each stage (Li and Hoefler 2021)", chimera, 1,
+                 1, 2},
+    ScheduleType{"dualpipe", "dualpipe_v uncut: two copies of each stage, one per direction (DeepSeek-V3)", dualpipe, 1,
+                 1, 2}};
 
 /// The shipped schedules, and those of extensions.
 std::vector<ScheduleType>& schedule_table() {
@@ -133,6 +137,18 @@ void add_schedules(std::span<const ScheduleType> added) {
   }
 }
 
+int copies_of_stages(std::string_view name) {
+  return type_named(name).copies;
+}
+
+void check_two_copies(std::string_view name, const ScheduleShape& shape) {
+  constexpr const char* why = "each rank has a stage of either direction, and half of the micro-batches go each way";
+  if (shape.ranks % 2 != 0)
+    fail<InputError>("{}: expected an even number of ranks, got {}: {}", name, shape.ranks, why);
+  if (shape.micro_batches % 2 != 0)
+    fail<InputError>("{}: expected an even number of micro-batches, got {}: {}", name, shape.micro_batches, why);
+}
+
 int default_chunks(std::string_view name) {
   const ScheduleType& type = type_named(name);
   return type.min_chunks == type.max_chunks ? type.min_chunks : 2;
@@ -161,6 +177,9 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   Schedule schedule = type.make(shape);
   const auto is_type = [&](const ScheduleType& row) { return row.name == type.name; };
   if (std::none_of(shipped.begin(), shipped.end(), is_type)) check(schedule, type.name);
+  if (schedule.copies() != type.copies)
+    fail<InputError>("{}: expected a schedule with {} of each stage, as its row of the table says, got {}", name,
+                     counted(type.copies, "copy", "copies"), schedule.copies());
   return schedule;
 }
 

@@ -35,6 +35,12 @@ Schedule interleaved_zb(const ScheduleShape& shape);  // PyTorch: interleaved 1f
 Schedule interleaved_zb_long(const ScheduleShape& shape);  // the same with interleaved 1f1b's warm-up
 Schedule dualpipe_v(const ScheduleShape& shape);           // DeepSeek-V3's DualPipe cut in half
 Schedule hanayo(const ScheduleShape& shape);               // Liu et al. 2023: waves
+// Two copies of each stage. m is even, and so is p.
+Schedule chimera(const ScheduleShape& shape);   // Li and Hoefler 2021: bidirectional
+Schedule dualpipe(const ScheduleShape& shape);  // DeepSeek-V3, m >= 2p
+
+/// InputError unless ranks and micro-batches are even numbers.
+void check_two_copies(std::string_view name, const ScheduleShape& shape);
 
 struct ScheduleType {
   std::string_view name;         // as in an experiment: `1f1b`
@@ -43,12 +49,17 @@ struct ScheduleType {
   /// The least and the largest number of chunks that it takes; if empty, there is no largest.
   int min_chunks = 1;
   std::optional<int> max_chunks = 1;
+  /// The number of copies of each stage, 1 or 2.
+  int copies = 1;
 };
 /// All named schedules, in the order in which `heddle list schedules` prints them. A new one is a function and a row.
 std::span<const ScheduleType> schedule_types();
 /// Adds those of an extension of the program, whose schedules `make_schedule` validates. Must be called before there
 /// are several threads. InputError for a name that a schedule has.
 void add_schedules(std::span<const ScheduleType> added);
+
+/// The number of copies of each stage. InputError for an unknown name, as `default_chunks`.
+int copies_of_stages(std::string_view name);
 
 /// The default number of chunks: two if the schedule takes several, else what it is made for. InputError for an
 /// unknown name, which suggests the nearest one.

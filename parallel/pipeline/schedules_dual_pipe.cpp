@@ -1,6 +1,6 @@
-// DeepSeek-AI 2024, "DeepSeek-V3 technical report": DualPipe sends micro-batches from both ends of the pipeline, so
-// that each rank has one stage's forward to compute beside another's backward. Cut in half ("DualPipeV"), both streams
-// are one: down the ranks and up again.
+// DeepSeek-AI 2024, "DeepSeek-V3 technical report" (arXiv 2412.19437), and its published code: DualPipe sends
+// micro-batches from both ends of the pipeline, so that each rank has one stage's forward to compute beside another's
+// backward. Cut in half ("DualPipeV"), both streams are one: down the ranks and up again.
 #include <array>
 #include <cstddef>
 
@@ -10,18 +10,25 @@
 namespace heddle {
 namespace {
 
-/// Writes the list of one rank and counts the micro-batches of each stage.
+/// Writes the list of one rank and counts the micro-batches of each of its two ways through the pipeline: way 0 begins
+/// on the near side of the rank, way 1 comes back to it.
 class DualPipeRank {
  public:
-  DualPipeRank(std::vector<Action>& list, int ranks, int rank) : list_(list), stages_{rank, 2 * ranks - 1 - rank} {}
+  /// Of the micro-batches of a way, the first one is `first`, and each is `step` after the one before.
+  struct Way {
+    int stage = 0;
+    int first = 0;
+    int step = 1;
+  };
 
-  // `way`: 0 down the ranks, 1 up again.
+  DualPipeRank(std::vector<Action>& list, std::array<Way, 2> ways) : list_(list), ways_(ways) {}
+
   void forward(std::size_t way) { append(ActionKind::forward, way, forwards_[way]++); }
   void backward(std::size_t way) { append(ActionKind::backward, way, backwards_[way]++); }
   void backward_input(std::size_t way) {
-    const int micro_batch = backwards_[way]++;
-    append(ActionKind::backward_input, way, micro_batch);
-    weights_.push_back({ActionKind::backward_weight, stages_[way], micro_batch});
+    const int number = backwards_[way]++;
+    append(ActionKind::backward_input, way, number);
+    weights_.push_back(action(ActionKind::backward_weight, way, number));
   }
   void forward_beside_backward(std::size_t forward_way) {
     forward(forward_way);
@@ -34,16 +41,20 @@ class DualPipeRank {
   }
 
  private:
-  void append(ActionKind kind, std::size_t way, int micro_batch) { list_.push_back({kind, stages_[way], micro_batch}); }
+  Action action(ActionKind kind, std::size_t way, int number) const {
+    return {kind, ways_[way].stage, ways_[way].first + number * ways_[way].step};
+  }
+  void append(ActionKind kind, std::size_t way, int number) { list_.push_back(action(kind, way, number)); }
 
   std::vector<Action>& list_;
-  std::array<int, 2> stages_;
+  std::array<Way, 2> ways_;
   std::array<int, 2> forwards_{};
   std::array<int, 2> backwards_{};
   std::vector<Action> weights_;
   std::size_t weights_done_ = 0;
 };
 
+/// `micro_batches` go each of the two ways through `ranks` ranks, of which this one is the `rank`-th that way 0 meets.
 void append_dual_pipe(DualPipeRank list, int ranks, int rank, int micro_batches) {
   const int below = ranks - 1 - rank;
   const int above = rank + 1;
@@ -89,6 +100,14 @@ void append_dual_pipe(DualPipeRank list, int ranks, int rank, int micro_batches)
   for (int i = 0; i < above; ++i) list.weight();
 }
 
+void check_micro_batches(std::string_view name, const ScheduleShape& shape) {
+  const int least = 2 * shape.ranks;
+  if (shape.micro_batches < least) {
+    fail<InputError>("{}: expected at least {} micro-batches for {} {}, got {}", name, least, shape.ranks,
+                     shape.ranks == 1 ? "rank" : "ranks", shape.micro_batches);
+  }
+}
+
 }  // namespace
 
 /// As PyTorch's ScheduleDualPipeV. Bubble (p-1)(F&B + B - 3W) on the ranks with most of it, F&B being the time of an
@@ -97,15 +116,34 @@ void append_dual_pipe(DualPipeRank list, int ranks, int rank, int micro_batches)
 ///   0: F0 F1 F2 f0 i0 w0 f1 F3+b1       f2+B0    b2       f3+B1    b3    I2 W2 I3 W3
 ///   1:    F0 f0 F1 f1 F2 b0    f2+B0    F3+b1    f3+B1    b2    B2       i3 I3 w3 W3
 Schedule dualpipe_v(const ScheduleShape& shape) {
-  const int least = 2 * shape.ranks;
-  if (shape.micro_batches < least) {
-    fail<InputError>("dualpipe_v: expected at least {} micro-batches for {} {}, got {}", least, shape.ranks,
-                     shape.ranks == 1 ? "rank" : "ranks", shape.micro_batches);
-  }
+  check_micro_batches("dualpipe_v", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, folded_stages(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    append_dual_pipe({schedule.ranks[static_cast<std::size_t>(rank)], shape.ranks, rank}, shape.ranks, rank,
-                     shape.micro_batches);
+    append_dual_pipe(
+        {schedule.ranks[static_cast<std::size_t>(rank)], {{{.stage = rank}, {.stage = 2 * shape.ranks - 1 - rank}}}},
+        shape.ranks, rank, shape.micro_batches);
+  }
+  return schedule;
+}
+
+/// DeepSeek's DualPipe. Bubble (p/2-1)(F&B + B - 3W) as dualpipe_v's on half of the ranks, F&B being the time of an
+/// overlapped pair; p + 1 micro-batches are alive, and each rank has the parameters of two stages. Small letters go up:
+///
+///   0: F0 F2 F4 f1 i1 w1 f3 F6+b3       f5+B0    b5       f7+B2    b7    I4 W4 I6 W6
+///   1:    F0 f1 F2 f3 F4 b1    f5+B0    F6+b3    f7+B2    b5    B4       i7 I6 w7 W6
+///   and ranks 2 and 3, the mirror image
+Schedule dualpipe(const ScheduleShape& shape) {
+  check_two_copies("dualpipe", shape);
+  check_micro_batches("dualpipe", shape);
+  Schedule schedule = empty_schedule_of_two_copies(shape.micro_batches, looped_stages(shape.ranks, 1));
+  const int half = shape.ranks / 2;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    const DualPipeRank::Way down{.stage = rank, .first = 0, .step = 2};
+    const DualPipeRank::Way up{.stage = shape.ranks - 1 - rank, .first = 1, .step = 2};
+    const bool enters_down = rank < half;
+    append_dual_pipe(
+        {schedule.ranks[static_cast<std::size_t>(rank)], enters_down ? std::array{down, up} : std::array{up, down}},
+        half, enters_down ? rank : shape.ranks - 1 - rank, shape.micro_batches / 2);
   }
   return schedule;
 }

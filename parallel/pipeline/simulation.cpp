@@ -91,6 +91,7 @@ class Simulator {
   Simulator(const Schedule& schedule, const SimulationCosts& costs)
       : schedule_(schedule),
         costs_(costs),
+        loss_is_collective_(additions(schedule).loss_ranks > 1),
         stride_(stage_stride(schedule.micro_batches, sizeof(double))),
         input_there_(at(schedule.stages()) * stride_),
         gradient_there_(input_there_.size()),
@@ -114,7 +115,6 @@ class Simulator {
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   std::size_t cell(int stage, int micro_batch) const { return at(stage) * stride_ + at(micro_batch); }
   std::size_t cell(const Action& action) const { return cell(action.stage, action.micro_batch); }
-  int rank_of(int stage) const { return schedule_.rank_of[at(stage)]; }
   int last_stage() const { return schedule_.stages() - 1; }
   const StageCosts& costs_of(int stage) const { return costs_.stages[costs_.stages.size() == 1 ? 0 : at(stage)]; }
   double speed(int rank) const { return at(rank) < costs_.speed.size() ? costs_.speed[at(rank)] : 1; }
@@ -129,14 +129,17 @@ class Simulator {
 
   void number_links() {
     std::map<std::pair<int, int>, std::size_t> numbers;
-    const auto number = [&](int from_stage, int to_stage) {
-      const bool is_stage = to_stage >= 0 && to_stage < schedule_.stages();
-      const std::pair link(rank_of(from_stage), is_stage ? rank_of(to_stage) : rank_of(from_stage));
-      return numbers.emplace(link, numbers.size()).first->second;
-    };
-    for (int stage = 0; stage < schedule_.stages(); ++stage) {
-      links_up_.push_back(number(stage, stage + 1));
-      links_down_.push_back(number(stage, stage - 1));
+    for (int copy = 0; copy < schedule_.copies(); ++copy) {
+      const std::vector<int>& rank_of = schedule_.ranks_of_copy(copy);
+      const auto number = [&](int from_stage, int to_stage) {
+        const bool is_stage = to_stage >= 0 && to_stage < schedule_.stages();
+        const std::pair link(rank_of[at(from_stage)], rank_of[at(is_stage ? to_stage : from_stage)]);
+        return numbers.emplace(link, numbers.size()).first->second;
+      };
+      for (int stage = 0; stage < schedule_.stages(); ++stage) {
+        links_up_.push_back(number(stage, stage + 1));
+        links_down_.push_back(number(stage, stage - 1));
+      }
     }
     link_free_.resize(numbers.size());
   }
@@ -152,6 +155,8 @@ class Simulator {
       if (is_transfer(action.kind)) prepare_transfers();
     }
     if (!has_loss) return;
+    has_loss_ = true;
+    if (!loss_is_collective_) return;
     loss_ranks_.push_back(rank);
     slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
   }
@@ -218,7 +223,8 @@ class Simulator {
     return 0;
   }
 
-  /// A loss of several ranks begins when the last of them has arrived; at the first visit, all of them have.
+  /// A loss of several ranks begins when the last of them has arrived; at the first visit, all of them have. That of
+  /// one rank waits for nothing else.
   double loss_begin(const Action& action) {
     double& begin = loss_begin_[at(action.micro_batch)];
     if (begin == not_yet) {
@@ -242,7 +248,7 @@ class Simulator {
       case ActionKind::recompute:
         return costs.recompute / speed(rank);
       case ActionKind::loss:
-        return costs.loss / slowest_at_loss_;
+        return costs.loss / (loss_is_collective_ ? slowest_at_loss_ : speed(rank));
       default:
         return 0;
     }
@@ -254,12 +260,12 @@ class Simulator {
     const int s = action.stage;
     if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
     if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
-    if (s == last_stage() && action.kind == (loss_ranks_.empty() ? ActionKind::forward : ActionKind::loss))
+    if (s == last_stage() && action.kind == (has_loss_ ? ActionKind::loss : ActionKind::forward))
       gradient_there_[cell(action)] = end;
   }
 
   void give(int from_stage, int to_stage, int micro_batch, double end) {
-    if (rank_of(from_stage) == rank_of(to_stage)) {
+    if (schedule_.rank_at(from_stage, micro_batch) == schedule_.rank_at(to_stage, micro_batch)) {
       arrival(from_stage, to_stage, micro_batch) = end;
     } else if (!has_messages_) {
       send(from_stage, to_stage, micro_batch, end);
@@ -274,7 +280,8 @@ class Simulator {
 
   void send(int from_stage, int to_stage, int micro_batch, double posted) {
     const TransferCosts transfer = costs_.transfer ? costs_.transfer(from_stage, to_stage) : TransferCosts{};
-    double& link_free = link_free_[(from_stage < to_stage ? links_up_ : links_down_)[at(from_stage)]];
+    const std::size_t of_copy = at(schedule_.copy_of(micro_batch) * schedule_.stages() + from_stage);
+    double& link_free = link_free_[(from_stage < to_stage ? links_up_ : links_down_)[of_copy]];
     link_free = std::max(link_free, posted) + transfer.occupies;
     arrival(from_stage, to_stage, micro_batch) = link_free + transfer.latency;
   }
@@ -285,8 +292,9 @@ class Simulator {
 
   double optimizer_seconds(int rank) const {
     double sum = 0;
-    for (int stage = 0; stage < schedule_.stages(); ++stage)
-      if (rank_of(stage) == rank) sum += costs_of(stage).optimizer / speed(rank);
+    for (int copy = 0; copy < schedule_.copies(); ++copy)
+      for (int stage = 0; stage < schedule_.stages(); ++stage)
+        if (schedule_.ranks_of_copy(copy)[at(stage)] == rank) sum += costs_of(stage).optimizer / speed(rank);
     return sum;
   }
 
@@ -315,7 +323,9 @@ class Simulator {
   const Schedule& schedule_;
   const SimulationCosts& costs_;
   bool has_messages_ = false;
-  std::vector<int> loss_ranks_;
+  bool has_loss_ = false;
+  bool loss_is_collective_;
+  std::vector<int> loss_ranks_;  // of a collective loss
   double slowest_at_loss_ = not_yet;
   std::size_t stride_;                  // from one stage to the next
   std::vector<double> input_there_;     // per stage and micro-batch: when its input arrives
@@ -323,7 +333,7 @@ class Simulator {
   std::vector<bool> is_recomputed_;
   std::vector<double> loss_begin_;       // per micro-batch
   std::vector<double> free_;             // per rank: the end of its last action
-  std::vector<std::size_t> links_up_;    // per stage: the link to the next stage's rank, in link_free_
+  std::vector<std::size_t> links_up_;    // per copy and stage: the link to the next stage's rank, in link_free_
   std::vector<std::size_t> links_down_;  // the same to the rank of the stage before
   std::vector<double> link_free_;        // for each ordered pair of ranks between which there are messages
   std::vector<double> loaded_;           // per stage and micro-batch: the end of its L

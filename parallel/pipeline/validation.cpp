@@ -31,7 +31,9 @@ class ListChecker {
         trains_(!is_forward_only(schedule)),
         added_(additions(schedule)) {
     stages_of_.resize(schedule.ranks.size());
-    for (int stage = 0; stage < schedule.stages(); ++stage) stages_of_[at(rank_of(stage))].push_back(stage);
+    for (int copy = 0; copy < schedule.copies(); ++copy)
+      for (int stage = 0; stage < schedule.stages(); ++stage)
+        stages_of_[at(schedule.ranks_of_copy(copy)[at(stage)])].push_back(stage);
   }
 
   std::optional<ScheduleFault> check(int rank) {
@@ -60,7 +62,7 @@ class ListChecker {
   static std::string described(const Action& action, const std::string& why) {
     return fmt::format("{}: {}", to_string(action), why);
   }
-  int rank_of(int stage) const { return schedule_.rank_of[at(stage)]; }
+  int rank_at(int stage, int micro_batch) const { return schedule_.rank_at(stage, micro_batch); }
   int last() const { return schedule_.stages() - 1; }
   std::uint16_t& seen(int stage, int micro_batch) {
     return seen_[at(stage) * at(schedule_.micro_batches) + at(micro_batch)];
@@ -94,7 +96,9 @@ class ListChecker {
       if (stage != last()) return fmt::format("the loss follows the last stage, {}", last());
       return losses_[at(micro_batch)] ? "appears twice" : "";
     }
-    if (rank_of(stage) != rank) return fmt::format("stage {} is on rank {}", stage, rank_of(stage));
+    if (const int owner = rank_at(stage, micro_batch); owner != rank)
+      return fmt::format("stage {} is on rank {}{}", stage, owner,
+                         schedule_.copies() == 1 ? "" : " for this micro-batch");
     if (has(kind, stage, micro_batch)) return "appears twice";
     const bool whole = has(ActionKind::backward, stage, micro_batch);
     const bool parts = has(ActionKind::backward_input, stage, micro_batch);
@@ -137,7 +141,7 @@ class ListChecker {
         if (has(ActionKind::offload, stage, micro_batch)) return {};
         return before({ActionKind::offload, stage, micro_batch});
       case ActionKind::loss:
-        if (rank != rank_of(last()) || has(ActionKind::forward, stage, micro_batch)) return {};
+        if (rank != rank_at(last(), micro_batch) || has(ActionKind::forward, stage, micro_batch)) return {};
         return before({ActionKind::forward, stage, micro_batch});
       default:
         return wrong_message(rank, action);
@@ -147,7 +151,7 @@ class ListChecker {
   /// Checks the input from a neighbouring stage, which this rank computes or receives.
   std::string not_there(ActionKind computed, ActionKind received, int rank, int from, const Action& action) {
     const int micro_batch = action.micro_batch;
-    if (rank_of(from) == rank) {
+    if (rank_at(from, micro_batch) == rank) {
       const bool there = computed == ActionKind::forward ? has(ActionKind::forward, from, micro_batch)
                                                          : has_backward(from, micro_batch);
       return there ? "" : before({computed, from, micro_batch});
@@ -161,7 +165,7 @@ class ListChecker {
     const bool up = kind == ActionKind::send_forward || kind == ActionKind::recv_backward;
     const int other = up ? stage + 1 : stage - 1;
     if (other < 0 || other > last()) return fmt::format("there is no stage {}", other);
-    if (rank_of(other) == rank) return fmt::format("stage {} is on the same rank", other);
+    if (rank_at(other, micro_batch) == rank) return fmt::format("stage {} is on the same rank", other);
     if (kind == ActionKind::send_forward && !has(ActionKind::forward, stage, micro_batch)) {
       return before({ActionKind::forward, stage, micro_batch});
     }
@@ -183,22 +187,23 @@ class ListChecker {
 
   /// The cell that is missing in the rank's list.
   std::optional<Action> missing(int rank) {
-    const bool loss = added_.loss_ranks > 1 || (added_.loss_ranks == 1 && rank == rank_of(last()));
-    for (int i = 0; loss && i < schedule_.micro_batches; ++i) {
-      if (!losses_[at(i)]) return Action{ActionKind::loss, last(), i};
+    for (int i = 0; added_.loss_ranks > 0 && i < schedule_.micro_batches; ++i) {
+      const bool has_loss = added_.loss_ranks > 1 || rank == rank_at(last(), i);
+      if (has_loss && !losses_[at(i)]) return Action{ActionKind::loss, last(), i};
     }
     for (const int stage : stages_of_[at(rank)]) {
       for (int i = 0; i < schedule_.micro_batches; ++i) {
+        if (rank_at(stage, i) != rank) continue;
         if (!has(ActionKind::forward, stage, i)) return Action{ActionKind::forward, stage, i};
         if (trains_ && !has_backward(stage, i)) return Action{ActionKind::backward, stage, i};
         if (has(ActionKind::backward_input, stage, i) && !has(ActionKind::backward_weight, stage, i)) {
           return Action{ActionKind::backward_weight, stage, i};
         }
         if (!added_.messages) continue;
-        if (stage < last() && rank_of(stage + 1) != rank && !has(ActionKind::send_forward, stage, i)) {
+        if (stage < last() && rank_at(stage + 1, i) != rank && !has(ActionKind::send_forward, stage, i)) {
           return Action{ActionKind::send_forward, stage, i};
         }
-        if (trains_ && stage > 0 && rank_of(stage - 1) != rank && !has(ActionKind::send_backward, stage, i)) {
+        if (trains_ && stage > 0 && rank_at(stage - 1, i) != rank && !has(ActionKind::send_backward, stage, i)) {
           return Action{ActionKind::send_backward, stage, i};
         }
       }
@@ -223,10 +228,12 @@ int other_stage(const Action& message) {
 /// Checks that each receive matches the next send of its pair of ranks.
 std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
   std::map<std::pair<int, int>, std::vector<Action>> sent;  // keyed by sender and receiver
-  const auto rank_of = [&](int stage) { return schedule.rank_of[at(stage)]; };
+  const auto other_rank = [&](const Action& message) {
+    return schedule.rank_at(other_stage(message), message.micro_batch);
+  };
   for (int rank = 0; rank < schedule.size(); ++rank) {
     for (const Action& action : schedule.ranks[at(rank)]) {
-      if (is_send(action.kind)) sent[{rank, rank_of(other_stage(action))}].push_back(action);
+      if (is_send(action.kind)) sent[{rank, other_rank(action)}].push_back(action);
     }
   }
   std::map<std::pair<int, int>, std::size_t> taken;
@@ -237,7 +244,7 @@ std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
       if (!is_message(action.kind) || is_send(action.kind)) continue;
       const ActionKind kind =
           action.kind == ActionKind::recv_forward ? ActionKind::send_forward : ActionKind::send_backward;
-      const std::pair<int, int> pair{rank_of(other_stage(action)), rank};
+      const std::pair<int, int> pair{other_rank(action), rank};
       const std::vector<Action>& messages = sent[pair];
       const std::size_t place = taken[pair]++;
       const Action wanted{kind, other_stage(action), action.micro_batch};
@@ -268,7 +275,7 @@ ScheduleFault deadlock(const Schedule& schedule, const Walk& walked) {
   };
   const auto waited_for = [&](int rank) {
     const Action& action = walked.waits_for[at(rank)];
-    if (action.kind != ActionKind::loss) return schedule.rank_of[at(action.stage)];
+    if (action.kind != ActionKind::loss) return schedule.rank_at(action.stage, action.micro_batch);
     int other = 0;
     while (waits_in_loss(other, action.micro_batch) || has_done(other, action)) ++other;
     return other;
@@ -293,12 +300,38 @@ ScheduleFault deadlock(const Schedule& schedule, const Walk& walked) {
   return {ranks.front(), walked.reached[at(ranks.front())], why};
 }
 
-std::optional<ScheduleFault> fault_of_lists(const Schedule& schedule) {
+/// Checks that every stage is on a rank, and that a second copy is the mirror image of the first.
+std::optional<ScheduleFault> wrong_rank_of_stage(const Schedule& schedule) {
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     const int rank = schedule.rank_of[at(stage)];
     if (rank >= 0 && rank < schedule.size()) continue;
     return ScheduleFault{0, 0, fmt::format("stage {} is on rank {}, there are {} ranks", stage, rank, schedule.size())};
   }
+  if (schedule.copies() == 1) return std::nullopt;
+  if (schedule.size() % 2 != 0)
+    return ScheduleFault{
+        0, 0, fmt::format("two copies of each stage need an even number of ranks, there are {}", schedule.size())};
+  if (schedule.micro_batches % 2 != 0)
+    return ScheduleFault{0, 0,
+                         fmt::format("two copies of each stage need an even number of micro-batches, there are {}",
+                                     schedule.micro_batches)};
+  if (schedule.second_rank_of.size() != schedule.rank_of.size())
+    return ScheduleFault{0, 0,
+                         fmt::format("the second copy has {} stages, the first one {}", schedule.second_rank_of.size(),
+                                     schedule.stages())};
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    const int expected = schedule.size() - 1 - schedule.rank_of[at(stage)];
+    if (const int rank = schedule.second_rank_of[at(stage)]; rank != expected)
+      return ScheduleFault{0, 0,
+                           fmt::format("the second copy of stage {} is on rank {}, expected rank {}, the mirror "
+                                       "image of rank {}",
+                                       stage, rank, expected, schedule.rank_of[at(stage)])};
+  }
+  return std::nullopt;
+}
+
+std::optional<ScheduleFault> fault_of_lists(const Schedule& schedule) {
+  if (auto fault = wrong_rank_of_stage(schedule)) return fault;
   if (schedule.stages() == 0 || schedule.micro_batches < 1) return ScheduleFault{0, 0, "there is nothing to compute"};
   ListChecker lists(schedule);
   for (int rank = 0; rank < schedule.size(); ++rank) {

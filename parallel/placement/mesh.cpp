@@ -4,14 +4,18 @@
 
 namespace heddle {
 
-Mesh::Mesh(int dp, int pp, int tp) : sizes_{dp, pp, tp} {
+Mesh::Mesh(int dp, int pp, int tp, int copies) : sizes_{dp, pp, tp}, copies_(copies) {
   for (const Axis axis : all_axes)
     if (size(axis) < 1)
       fail<InputError>("mesh: expected at least one rank along {}, got {}", name_of(axis), size(axis));
+  if (copies != 1 && (copies != 2 || pp % 2 != 0))
+    fail<InputError>("mesh: expected 1 copy of each stage, or 2 with an even number of ranks along pp, got {} with {}",
+                     copies, pp);
 }
 
 int Mesh::size(AxisSet axes) const {
   int product = 1;
+  if (axes.contains(Axis::pp)) axes.erase(Axis::copies);
   axes.for_each([&](Axis axis) { product *= size(axis); });
   return product;
 }
@@ -20,14 +24,18 @@ Mesh::Coordinates Mesh::coordinates(int rank) const {
   return {rank / (sizes_.pp * sizes_.tp), rank / sizes_.tp % sizes_.pp, rank % sizes_.tp};
 }
 
-std::vector<int> Mesh::ranks_over(AxisSet axes, int rank) const {
-  const Coordinates here = coordinates(rank);
+std::vector<int> Mesh::ranks_over(AxisSet axes, int of_rank) const {
+  const Coordinates here = coordinates(of_rank);
   const auto first = [&](Axis axis) { return axes.contains(axis) ? 0 : here[axis]; };
   const auto last = [&](Axis axis) { return axes.contains(axis) ? size(axis) - 1 : here[axis]; };
+  const bool has_copies = axes.contains(Axis::copies) && copies_ > 1;
+  const auto is_among = [&](int pp) {
+    return axes.contains(Axis::pp) || pp == here.pp || (has_copies && pp == sizes_.pp - 1 - here.pp);
+  };
   std::vector<int> ranks;
   for (int dp = first(Axis::dp); dp <= last(Axis::dp); ++dp)
-    for (int pp = first(Axis::pp); pp <= last(Axis::pp); ++pp)
-      for (int tp = first(Axis::tp); tp <= last(Axis::tp); ++tp) ranks.push_back(this->rank({dp, pp, tp}));
+    for (int pp = 0; pp < sizes_.pp; ++pp)
+      for (int tp = first(Axis::tp); is_among(pp) && tp <= last(Axis::tp); ++tp) ranks.push_back(rank({dp, pp, tp}));
   return ranks;
 }
 

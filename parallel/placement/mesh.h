@@ -11,20 +11,27 @@
 
 namespace heddle {
 
-enum class Axis { dp, pp, tp };
+/// `copies` is no axis of the grid: where a pipeline has two copies of each stage, it joins the two ranks along pp that
+/// have the same stages, those with the coordinates r and p - 1 - r.
+enum class Axis { dp, pp, tp, copies };
 template <>
 inline constexpr auto enum_names<Axis> = enum_table<Axis>({
     {Axis::dp, "dp"},
     {Axis::pp, "pp"},
     {Axis::tp, "tp"},
+    {Axis::copies, "copies"},
 });
-inline constexpr std::array<Axis, 3> all_axes = all_of<Axis>;
+/// The axes of the grid.
+inline constexpr std::array<Axis, 3> all_axes{Axis::dp, Axis::pp, Axis::tp};
 /// The axes over which the work of a layer may be shared. Ranks along pp have different layers.
 inline constexpr std::array<Axis, 2> layer_axes{Axis::dp, Axis::tp};
 
-/// Some of the axes, visited in the order dp, pp, tp.
+/// Some of the axes, visited in the order dp, pp, tp, copies. As a group of ranks, pp contains copies.
 class AxisSet {
  public:
+  /// The number of different sets.
+  static constexpr std::size_t count = std::size_t{1} << enumerator_count<Axis>();
+
   constexpr AxisSet() = default;
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (const Axis axis : axes) insert(axis);
@@ -43,11 +50,11 @@ class AxisSet {
   /// The axes that are not among others.
   constexpr AxisSet without(AxisSet others) const { return of_index(bits_ & ~others.bits_); }
   constexpr bool operator==(const AxisSet&) const = default;
-  /// 0 .. 7, different for every set: bit i stands for all_axes[i].
+  /// 0 .. 15, different for every set: bit i stands for all_of<Axis>[i]. Sets of axes of the grid have 0 .. 7.
   constexpr unsigned index() const { return bits_; }
   template <class F>
   constexpr void for_each(F&& f) const {
-    for (const Axis axis : all_axes)
+    for (const Axis axis : all_of<Axis>)
       if (contains(axis)) f(axis);
   }
 
@@ -56,6 +63,7 @@ class AxisSet {
 };
 
 inline constexpr AxisSet every_axis{Axis::dp, Axis::pp, Axis::tp};
+inline constexpr AxisSet every_axis_and_copies{Axis::dp, Axis::pp, Axis::tp, Axis::copies};
 
 /// `dp x tp`, `no axis`.
 std::string to_string(const AxisSet& axes);
@@ -79,23 +87,25 @@ class Mesh {
     bool operator==(const Coordinates&) const = default;
   };
 
-  /// InputError unless every axis has at least one rank.
-  explicit Mesh(int dp = 1, int pp = 1, int tp = 1);
+  /// `copies`: of each pipeline stage, 1 or 2. InputError unless every axis has at least one rank, and an even number
+  /// along pp if there are two copies.
+  explicit Mesh(int dp = 1, int pp = 1, int tp = 1, int copies = 1);
 
   int size() const { return sizes_.dp * sizes_.pp * sizes_.tp; }
-  int size(Axis axis) const { return sizes_[axis]; }
+  int size(Axis axis) const { return axis == Axis::copies ? copies_ : sizes_[axis]; }
   /// The size of a group of ranks that differ along these axes only.
   int size(AxisSet axes) const;
   Coordinates coordinates(int rank) const;
   int rank(Coordinates at) const { return (at.dp * sizes_.pp + at.pp) * sizes_.tp + at.tp; }
-  /// The ranks that differ from `rank` along these axes only, itself included, ascending.
-  std::vector<int> ranks_over(AxisSet axes, int rank) const;
+  /// The ranks that differ from `of_rank` along these axes only, itself included, ascending.
+  std::vector<int> ranks_over(AxisSet axes, int of_rank) const;
   /// These axes, without the axes that have one rank.
   AxisSet larger_than_one(AxisSet axes) const;
   bool operator==(const Mesh&) const = default;
 
  private:
   Coordinates sizes_;
+  int copies_;
 };
 
 /// `dp 2 x tp 4`; axes of one rank are left out, `1 rank` if all are.

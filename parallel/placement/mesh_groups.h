@@ -28,8 +28,8 @@ class MeshGroups {
  private:
   Communicator& world_;
   Mesh mesh_;
-  /// By AxisSet::index(); none where the group is the world or where an axis has one rank.
-  std::array<std::optional<Communicator>, 8> groups_;
+  /// By AxisSet::index(); none where the group is the world, where an axis has one rank, and for pp with copies.
+  std::array<std::optional<Communicator>, AxisSet::count> groups_;
 };
 
 }  // namespace heddle

@@ -46,11 +46,11 @@ void lay_out(Experiment& experiment, const Layout& layout) {
 }
 
 /// Cuts a model at random.
-std::shared_ptr<const RunPlan> plan_of(const Experiment& experiment, const ModelPointer& model, const Layout& layout) {
+std::shared_ptr<const RunPlan> plan_of(const Experiment& experiment, const ModelPointer& model) {
   RandomStream draws({static_cast<std::uint64_t>(experiment.seed)}, Purpose::test, 3, 0);
   std::vector<double> seconds;
   for (std::size_t i = 0; i < model->applications().size(); ++i) seconds.push_back(draws.uniform());
-  return plan_run(experiment, model, layout.mesh, seconds);
+  return plan_run(experiment, model, mesh_of(experiment), seconds);
 }
 
 double norm(const std::vector<double>& values) {
@@ -65,9 +65,9 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
   lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = open_datasets(experiment);
-  WorldOptions options = ranks(layout.mesh);
+  WorldOptions options = ranks(mesh_of(experiment));
   options.key = key;
-  const auto plan = plan_of(experiment, model, layout);
+  const auto plan = plan_of(experiment, model);
   Outcome outcome;
   std::mutex mutex;
   run_ranks(options, [&](Rank& rank) {
@@ -105,9 +105,9 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
   lay_out(experiment, layout);
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = open_datasets(experiment);
-  WorldOptions options = ranks(layout.mesh, backend);
+  WorldOptions options = ranks(mesh_of(experiment), backend);
   options.key = key;
-  const auto plan = plan_of(experiment, model, layout);
+  const auto plan = plan_of(experiment, model);
   std::vector<Use> uses(static_cast<std::size_t>(layout.mesh.size()));
   run_ranks(options, [&](Rank& rank) {
     Tracer tracer(rank.clock, rank.device);

@@ -154,14 +154,14 @@ std::string drawn(const ScheduleReport& report, const Terminal& terminal) {
   PictureStyle style;
   if (terminal.is_terminal) style = {.columns = terminal.columns, .colour = terminal.colour};
   return schedule_title(report) + "\n\n" +
-         picture_text(report.simulation.timeline, report.schedule.rank_of, style, path_of(report)) + "\n" +
+         picture_text(report.simulation.timeline, report.schedule, style, path_of(report)) + "\n" +
          schedule_figures(report);
 }
 
 void draw_svg(const ScheduleCommand& command, const ScheduleReport& report, const Console& console) {
   if (command.svg.empty()) return;
-  write_file_atomically(command.svg, picture_svg(report.simulation.timeline, report.schedule.rank_of,
-                                                 schedule_title(report), path_of(report)));
+  write_file_atomically(
+      command.svg, picture_svg(report.simulation.timeline, report.schedule, schedule_title(report), path_of(report)));
   console.err << fmt::format("picture: {}\n", command.svg.string());
 }
 
@@ -320,9 +320,10 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   app.add_option("--offload-cost", command->offload_cost,
                  "the time to move one micro-batch's activations of a rank one way, divided among its stages (default: "
                  "0); offloading all of them is free up to half of F + I + W");
-  app.add_flag("--csv", command->csv,
-               "print the schedule in PyTorch's format (without recomputation; with --offload, it has cells that "
-               "PyTorch does not read)");
+  app.add_flag(
+      "--csv", command->csv,
+      "print the schedule in PyTorch's format (without recomputation; PyTorch does not read cells of --offload, "
+      "and stages with two copies)");
   app.add_option("--svg", command->svg, "also draw the schedule into this file")->type_name("FILE");
   app.add_option("--html", command->html,
                  "instead: write a page on which all named schedules can be tried, with any costs; it needs no network")

@@ -81,7 +81,9 @@ std::vector<ExplainedStage> explained_stages(const Experiment& experiment, const
   std::vector<ExplainedStage> stages;
   for (int s = 0; s < cut.stages(); ++s) {
     const IndexRange layers = cut.stage(s);
+    const auto second = [&] { return schedule.second_rank_of[static_cast<std::size_t>(s)]; };
     stages.push_back({.rank = schedule.rank_of[static_cast<std::size_t>(s)],
+                      .second_rank = schedule.copies() > 1 ? std::optional(second()) : std::nullopt,
                       .layers = layers,
                       .parameters = static_cast<std::int64_t>(parameters.of_stage(s, layers)),
                       .seconds = seconds.of_stage(s, layers),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@ namespace heddle {
 
 /// A stage of the pipeline.
 struct ExplainedStage {
-  int rank = 0;  // along pp
+  int rank = 0;                    // along pp
+  std::optional<int> second_rank;  // of the second of two copies
   IndexRange layers{};
   // One rank's parameters, computing time and communication per step, and peak memory.
   std::int64_t parameters = 0;

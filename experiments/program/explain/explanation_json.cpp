@@ -96,6 +96,7 @@ OrderedJson stages_json(const Explanation& e) {
                       {"parameters", stage.parameters},
                       {"seconds", stage.seconds},
                       {"memory", stage.bytes}});
+    if (stage.second_rank) stages.back()["second_pp"] = *stage.second_rank;
   }
   return stages;
 }
@@ -150,7 +151,7 @@ OrderedJson variant_json(const Explanation& e) {
           {"placements", e.is_automatic ? "auto" : "written"},
           {"mesh", mesh},
           {"samples", e.options.samples},
-          {"micro_batches", e.options.micro_batches},
+          {"micro_batches", e.options.mesh.size(Axis::copies) * e.options.micro_batches},
           {"memory_budget", e.memory_budget == 0 ? OrderedJson(nullptr) : OrderedJson(e.memory_budget)},
           {"input", placements_json(e.placement.input, e.options.mesh)},
           {"layers", layers},

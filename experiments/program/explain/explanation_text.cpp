@@ -138,7 +138,10 @@ class LayersTable {
 std::string totals_table(const Explanation& e) {
   const PlacementTotals& totals = e.totals;
   const bool has_stages = e.stages.size() > 1;
-  Grid grid({has_stages ? "one step, all stages" : "one step, one rank", "bytes sent", "time"});
+  Grid grid({!has_stages                             ? "one step, one rank"
+             : e.options.mesh.size(Axis::copies) > 1 ? "one step, all stages of a copy"
+                                                     : "one step, all stages",
+             "bytes sent", "time"});
   const auto add = [&](std::string_view name, const PlacementTotals::Traffic& traffic) {
     grid.add({std::string(name), bytes_or_none(traffic.bytes), seconds_or_none(traffic.seconds)});
   };
@@ -170,7 +173,8 @@ std::string stages_table(const Explanation& e) {
              heading("peak memory", held)});
   for (std::size_t s = 0; s < e.stages.size(); ++s) {
     const ExplainedStage& stage = e.stages[s];
-    grid.add({fmt::format("{}", s), fmt::format("{}", stage.rank),
+    grid.add({fmt::format("{}", s),
+              stage.second_rank ? fmt::format("{}, {}", stage.rank, *stage.second_rank) : fmt::format("{}", stage.rank),
               e.model.applications()[static_cast<std::size_t>(stage.layers.begin)].name,
               fmt::format("{}", stage.layers.size), fmt::format("{}", stage.parameters), in_unit(times[s], time),
               in_unit(memory[s], held)});
@@ -208,9 +212,12 @@ std::string choices_table(const Explanation& e) {
 }  // namespace
 
 std::string explanation_text(const Explanation& e) {
-  std::string text = fmt::format("{}: {}, {} sample{} in each of {} micro-batch{}\n", e.name, to_string(e.options.mesh),
-                                 e.options.samples, e.options.samples == 1 ? "" : "s", e.options.micro_batches,
-                                 e.options.micro_batches == 1 ? "" : "es");
+  const int copies = e.options.mesh.size(Axis::copies);
+  const std::int64_t micro_batches = copies * e.options.micro_batches;
+  std::string text =
+      fmt::format("{}: {}, {} sample{} in each of {} micro-batch{}{}\n", e.name, to_string(e.options.mesh),
+                  e.options.samples, e.options.samples == 1 ? "" : "s", micro_batches, micro_batches == 1 ? "" : "es",
+                  copies == 1 ? "" : ", half of them in each of two copies of the stages");
   const bool has_stages = e.stages.size() > 1;
   text.append(LayersTable(e).to_text()).append("\n").append(totals_table(e));
   if (has_stages)

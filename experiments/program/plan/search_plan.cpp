@@ -48,6 +48,9 @@ std::filesystem::path file_of(const LayoutSearchCommand& command, const std::str
 LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, const LayoutFreedom& freedom,
                       Progress& progress, const Interruption& interruption) {
   const DeviceType device = member.root.device;
+  if (mesh_of(member.root).size(Axis::copies) > 1)
+    fail<InputError>("{}: pipeline.schedule: expected one copy of each stage, got {}: --search does not try two copies",
+                     member.name, member.root.pipeline.schedule);
   if (command.budget) member.root.memory_budget = *command.budget;
   prepare_plan(member);
   LayoutReport report{.name = member.name,

@@ -55,11 +55,19 @@ bool draws_host_links(const Timeline& timeline) {
   });
 }
 
-std::vector<int> chunks_of_stages(std::span<const int> rank_of) {
+ChunkNumbers::ChunkNumbers(const Schedule& schedule) : stages_(schedule.stages()), copies_(schedule.copies()) {
   std::map<int, int> stages;  // the number of each rank's stages so far
-  std::vector<int> chunks;
-  for (const int rank : rank_of) chunks.push_back(stages[rank]++);
-  return chunks;
+  for (int copy = 0; copy < copies_; ++copy)
+    for (const int rank : schedule.ranks_of_copy(copy)) numbers_.push_back(stages[rank]++);
+}
+
+int ChunkNumbers::of(const Action& action) const {
+  const int copy = copies_ == 1 ? 0 : action.micro_batch % 2;
+  return numbers_[static_cast<std::size_t>(copy * stages_ + action.stage)];
+}
+
+bool ChunkNumbers::any() const {
+  return std::any_of(numbers_.begin(), numbers_.end(), [](int number) { return number > 0; });
 }
 
 std::string plain_number(double value) {

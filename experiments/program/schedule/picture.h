@@ -3,7 +3,6 @@
 
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,8 +35,21 @@ void for_each_timed(const Timeline& timeline, const Use& use) {
 /// Whether a transfer takes time, so that pictures have a row for the link of each rank.
 bool draws_host_links(const Timeline& timeline);
 
-/// For each stage the number of earlier stages on its rank.
-std::vector<int> chunks_of_stages(std::span<const int> rank_of);
+/// Tells the stages of a rank apart.
+class ChunkNumbers {
+ public:
+  explicit ChunkNumbers(const Schedule& schedule);
+  /// The number of earlier stages on the rank that computes the action. The stages of a second copy follow those of the
+  /// first.
+  int of(const Action& action) const;
+  /// Whether a rank has several stages.
+  bool any() const;
+
+ private:
+  int stages_;
+  int copies_;
+  std::vector<int> numbers_;  // of each copy's stages
+};
 
 /// The longest time of which all begins and ends are multiples; none if it is shorter than 1e-5 of the whole.
 std::optional<double> unit_of_time(const Timeline& timeline);
@@ -53,13 +65,13 @@ struct PictureStyle {
 /// For a terminal, as wide as the style allows and with a legend. Each action is named if there is room; otherwise one
 /// character stands for one or more units of time, as the legend says. Of very many ranks the middle ones are left out.
 /// The actions of a critical path are marked by a * behind their names, or below their characters.
-std::string picture_text(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style,
+std::string picture_text(const Timeline& timeline, const Schedule& schedule, const PictureStyle& style,
                          const CriticalPath* critical = nullptr);
 
 /// One self-contained file. Every action has a title with its name and times. The picture ends after the first 50,000
 /// actions and 256 ranks, and then says so. A critical path is drawn as frames of its actions and lines of its
 /// messages.
-std::string picture_svg(const Timeline& timeline, std::span<const int> rank_of, std::string_view title,
+std::string picture_svg(const Timeline& timeline, const Schedule& schedule, std::string_view title,
                         const CriticalPath* critical = nullptr);
 
 /// For each action of each rank, whether it is on the path.

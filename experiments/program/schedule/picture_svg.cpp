@@ -23,9 +23,9 @@ std::string text_at(double x, double y, std::string_view text, std::string_view 
 
 class Drawing {
  public:
-  Drawing(const Timeline& timeline, std::span<const int> rank_of, std::string_view title, const CriticalPath* critical)
+  Drawing(const Timeline& timeline, const Schedule& schedule, std::string_view title, const CriticalPath* critical)
       : timeline_(timeline),
-        chunks_(chunks_of_stages(rank_of)),
+        chunks_(schedule),
         title_(title),
         rows_(std::min(max_drawn, timeline.ranks.size())),
         has_links_(draws_host_links(timeline)),
@@ -105,7 +105,7 @@ class Drawing {
     if (timed.end > end_ || timed.end <= timed.begin) return "";
     const Action& action = timed.action;
     const double width = (timed.end - timed.begin) * pixels_;
-    const auto odd = static_cast<std::size_t>(chunks_[static_cast<std::size_t>(action.stage)] % 2);
+    const auto odd = static_cast<std::size_t>(chunks_.of(action) % 2);
     std::string svg = fmt::format(
         "<g><title>{}: {} of micro-batch {} in stage {}, {} to {}{}</title>"
         "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" {}/>",
@@ -159,8 +159,7 @@ class Drawing {
       svg += text_at(at + 19, 44, meaning);
       at += 40 + 7 * static_cast<double>(meaning.size());
     }
-    const bool has_chunks = std::any_of(chunks_.begin(), chunks_.end(), [](int chunk) { return chunk > 0; });
-    return svg + text_at(at, 44, has_chunks ? "darker: every other stage of a rank" : "");
+    return svg + text_at(at, 44, chunks_.any() ? "darker: every other stage of a rank" : "");
   }
 
   std::string axis() const {
@@ -184,7 +183,7 @@ class Drawing {
   }
 
   const Timeline& timeline_;
-  std::vector<int> chunks_;
+  ChunkNumbers chunks_;
   std::string_view title_;
   std::size_t rows_;
   bool has_links_;
@@ -196,9 +195,9 @@ class Drawing {
 
 }  // namespace
 
-std::string picture_svg(const Timeline& timeline, std::span<const int> rank_of, std::string_view title,
+std::string picture_svg(const Timeline& timeline, const Schedule& schedule, std::string_view title,
                         const CriticalPath* critical) {
-  return Drawing(timeline, rank_of, title, critical).draw();
+  return Drawing(timeline, schedule, title, critical).draw();
 }
 
 }  // namespace heddle

@@ -29,11 +29,10 @@ std::string trimmed(std::string line) {
 
 class Painter {
  public:
-  Painter(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style,
-          const CriticalPath* critical)
+  Painter(const Timeline& timeline, const Schedule& schedule, const PictureStyle& style, const CriticalPath* critical)
       : timeline_(timeline),
-        chunks_(chunks_of_stages(rank_of)),
-        has_chunks_(std::any_of(chunks_.begin(), chunks_.end(), [](int chunk) { return chunk > 0; })),
+        chunks_(schedule),
+        has_chunks_(chunks_.any()),
         style_(style),
         gutter_(2 + std::max(4, static_cast<int>(fmt::formatted_size("{}", timeline.ranks.size() - 1)))),
         scale_(fitting_scale()) {
@@ -157,7 +156,7 @@ class Painter {
   }
 
   std::string coloured(std::string_view text, const Action& action) const {
-    const int odd = chunks_[static_cast<std::size_t>(action.stage)] % 2;
+    const int odd = chunks_.of(action) % 2;
     const auto background = look_of(action.kind).terminal_colours.at(static_cast<std::size_t>(odd));
     return fmt::format("\x1b[38;5;16;48;5;{}m{}\x1b[0m", background, text);
   }
@@ -218,7 +217,7 @@ class Painter {
       return coloured(scale_.is_exact ? std::string(1, digit) : " ", action);
     }
     std::string letter(name_of(action.kind));
-    if (chunks_[static_cast<std::size_t>(action.stage)] % 2 == 1) letter[0] = static_cast<char>(letter[0] - 'A' + 'a');
+    if (chunks_.of(action) % 2 == 1) letter[0] = static_cast<char>(letter[0] - 'A' + 'a');
     return letter;
   }
 
@@ -266,7 +265,7 @@ class Painter {
   }
 
   const Timeline& timeline_;
-  std::vector<int> chunks_;
+  ChunkNumbers chunks_;
   bool has_chunks_;
   PictureStyle style_;
   int gutter_;
@@ -276,9 +275,9 @@ class Painter {
 
 }  // namespace
 
-std::string picture_text(const Timeline& timeline, std::span<const int> rank_of, const PictureStyle& style,
+std::string picture_text(const Timeline& timeline, const Schedule& schedule, const PictureStyle& style,
                          const CriticalPath* critical) {
-  return Painter(timeline, rank_of, style, critical).paint();
+  return Painter(timeline, schedule, style, critical).paint();
 }
 
 }  // namespace heddle

@@ -119,17 +119,18 @@ OrderedJson shapes_of(const ScheduleType& type, const PlaygroundLimits& limits) 
 
 std::string schedule_text(const Schedule& schedule) {
   constexpr int max_shown_ranks = 10;  // one digit
+  if (schedule.copies() > 1) fail<InputError>("playground: expected one copy of each stage");
   if (schedule.size() > max_shown_ranks)
     fail<InputError>("playground: expected at most {} ranks, got {}", max_shown_ranks, schedule.size());
   std::string text;
   for (const int rank : schedule.rank_of) text += std::to_string(rank);
-  const std::vector<int> chunks = chunks_of_stages(schedule.rank_of);
+  const ChunkNumbers chunks(schedule);
   std::vector<Counts> counts(schedule.rank_of.size());
   for (const std::vector<Action>& list : schedule.ranks) {
     std::vector<std::string> tokens;
     for (const Action& action : list) {
       const auto stage = static_cast<std::size_t>(action.stage);
-      tokens.push_back(token(action, chunks[stage]));
+      tokens.push_back(token(action, chunks.of(action)));
       if (counts[stage].next(action.kind) != action.micro_batch)
         fail<InputError>("playground: {} is not in the order of the micro-batches", to_string(action));
     }
@@ -141,7 +142,7 @@ std::string schedule_text(const Schedule& schedule) {
 std::string playground_data(const PlaygroundLimits& limits) {
   OrderedJson schedules = OrderedJson::array();
   for (const ScheduleType& type : schedule_types()) {
-    if (type.min_chunks > limits.chunks) continue;
+    if (type.min_chunks > limits.chunks || type.copies > 1) continue;  // the page knows one rank per stage
     schedules.push_back({{"name", type.name},
                          {"description", type.description},
                          {"min_chunks", type.min_chunks},

@@ -16,7 +16,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// The number of stages of each rank; nothing if the numbers differ.
+/// The number of stages of each rank, of one copy; nothing if the numbers differ.
 std::optional<int> chunks_per_rank(const Schedule& schedule) {
   std::vector<int> counts(schedule.ranks.size());
   for (const int rank : schedule.rank_of) ++counts[static_cast<std::size_t>(rank)];
@@ -25,6 +25,7 @@ std::optional<int> chunks_per_rank(const Schedule& schedule) {
 }
 
 std::string stages_text(const Schedule& schedule) {
+  if (schedule.copies() > 1) return fmt::format(", {} copies of {} stages", schedule.copies(), schedule.stages());
   const std::optional<int> chunks = chunks_per_rank(schedule);
   if (!chunks) return fmt::format(", {} stages", schedule.stages());
   return *chunks == 1 ? "" : fmt::format(", {} stages per rank", *chunks);
@@ -64,6 +65,8 @@ std::string schedule_figures(const ScheduleReport& report) {
          figure("idle", percent(simulation.timeline.idle_fraction()), "share of all ranks' time within the makespan") +
          fmt::format("{:<20}{}\n", "peak activations", by_rank(simulation.peak_activations)) +
          fmt::format("{:<20}{}\n", "peak weight inputs", by_rank(simulation.peak_weight_inputs)) +
+         (report.schedule.copies() > 1 ? fmt::format("{:<20}twice those of one copy, on every rank\n", "parameters")
+                                       : "") +
          (has_transfers(report.schedule)
               ? fmt::format("{:<20}{}\n", "peak offloaded", by_rank(simulation.peak_offloaded))
               : "") +
@@ -77,6 +80,7 @@ std::string schedule_json(const ScheduleReport& report) {
   OrderedJson json{{"name", report.name},
                    {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
                    {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},
+                   {"copies", report.schedule.copies()},
                    {"micro_batches", report.schedule.micro_batches},
                    {"makespan", simulation.makespan},
                    {"span_bubble", simulation.timeline.span_bubble()},

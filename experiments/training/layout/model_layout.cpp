@@ -49,10 +49,11 @@ std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, 
   std::vector<double> slowness(static_cast<std::size_t>(schedule.stages()));
   for (int stage = 0; stage < schedule.stages(); ++stage)
     for (int rank = 0; rank < mesh.size(); ++rank)
-      if (mesh.coordinates(rank).pp == schedule.rank_of[static_cast<std::size_t>(stage)]) {
-        double& slowest = slowness[static_cast<std::size_t>(stage)];
-        slowest = std::max(slowest, 1 / experiment.ranks.speed_of(rank));
-      }
+      for (int copy = 0; copy < schedule.copies(); ++copy)
+        if (mesh.coordinates(rank).pp == schedule.ranks_of_copy(copy)[static_cast<std::size_t>(stage)]) {
+          double& slowest = slowness[static_cast<std::size_t>(stage)];
+          slowest = std::max(slowest, 1 / experiment.ranks.speed_of(rank));
+        }
   return slowness;
 }
 
@@ -68,7 +69,8 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
   const TrainConfig& train = experiment.train;
   PlannerOptions options{.mesh = mesh,
                          .samples = shard(train.batch, train.micro_batches, 0).size,
-                         .micro_batches = train.micro_batches,
+                         // Those of one copy of the stages.
+                         .micro_batches = train.micro_batches / mesh.size(Axis::copies),
                          .links = experiment.links,
                          .profile = experiment.profile,
                          .precision = experiment.precision(),

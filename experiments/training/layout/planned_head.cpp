@@ -31,6 +31,13 @@ std::vector<LayerCollective> planned_collectives(const Experiment& experiment, c
   return collectives;
 }
 
+/// The ranks along pp that give the embeddings of the micro-batches that a rank of the head sees. Where the ranks of
+/// all stages have classes, they see those of both copies of the last stage.
+std::vector<int> embedding_ranks(const HeadConfig& head, const Mesh& mesh, int last_rank) {
+  if (!head.is_everywhere() || mesh.size(Axis::copies) == 1) return {last_rank};
+  return {last_rank, mesh.size(Axis::pp) - 1 - last_rank};
+}
+
 /// The rows of the first micro-batch, which is as large as any.
 HeadRows head_rows(const Experiment& experiment, std::size_t set, const PlannerOptions& options, int last_rank) {
   const HeadConfig& head = experiment.head_of(set);
@@ -79,18 +86,21 @@ LayerCosts planned_head(const Experiment& experiment, std::size_t set, const Mod
   costs.parameters = held * dimension;
   costs.bytes = bytes_of(experiment, head, dimension, options.mesh);
   if (experiment.train.forward_only) return costs;
-  const HeadRows rows = head_rows(experiment, set, options, last_rank);
-  for (const LayerCollective& collective : planned_collectives(experiment, head, dimension, rows, options))
-    costs.collectives.push_back(prices.cost(payload_of(collective), collective));
-  const double taking_part = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
-  const auto multiplied = static_cast<double>(rows.of_group);
-  const double cells = multiplied * taking_part;
-  const int products = head_products(head, experiment.train.clip.norm > 0);
-  const double flops = products * 2 * cells * static_cast<double>(dimension);
-  const double touched = products * static_cast<double>(size_of(options.precision.wide())) *
-                         (cells + (multiplied + taking_part) * static_cast<double>(dimension));
-  costs.flops = flops * static_cast<double>(options.micro_batches);
-  costs.seconds = prices.computing_seconds(flops, touched);
+  for (const int embedding_rank : embedding_ranks(head, options.mesh, last_rank)) {
+    const HeadRows rows = head_rows(experiment, set, options, embedding_rank);
+    for (const LayerCollective& collective : planned_collectives(experiment, head, dimension, rows, options))
+      if (embedding_rank == last_rank || collective.when != LayerCollective::When::step_end)
+        costs.collectives.push_back(prices.cost(payload_of(collective), collective));
+    const double taking_part = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
+    const auto multiplied = static_cast<double>(rows.of_group);
+    const double cells = multiplied * taking_part;
+    const int products = head_products(head, experiment.train.clip.norm > 0);
+    const double flops = products * 2 * cells * static_cast<double>(dimension);
+    const double touched = products * static_cast<double>(size_of(options.precision.wide())) *
+                           (cells + (multiplied + taking_part) * static_cast<double>(dimension));
+    costs.flops += flops * static_cast<double>(options.micro_batches);
+    costs.seconds += prices.computing_seconds(flops, touched);
+  }
   return costs;
 }
 

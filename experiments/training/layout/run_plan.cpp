@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "experiments/training/layout/model_layout.h"
+#include "framework/description/text.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
@@ -21,6 +22,9 @@ Schedule schedule_of_file(const Experiment& experiment) {
   if (schedule.micro_batches != experiment.train.micro_batches)
     fail<InputError>("{}: expected train.micro_batches = {} micro-batches, got {}", pipeline.file,
                      experiment.train.micro_batches, schedule.micro_batches);
+  if (schedule.copies() > 1)
+    fail<InputError>("{}: expected one copy of each stage: the two copies of chimera and dualpipe are trained by name",
+                     pipeline.file);
   if (is_forward_only(schedule) && !experiment.train.forward_only)
     fail<InputError>("{}: has no backward, so that it cannot train", pipeline.file);
   const std::int64_t stages = experiment.mesh.pp * std::max<std::int64_t>(pipeline.chunks, 1);
@@ -42,6 +46,12 @@ Schedule computing_of(const Experiment& experiment) {
 }
 
 }  // namespace
+
+bool RunPlan::has_stage(int rank, int stage) const {
+  for (int copy = 0; copy < copies(); ++copy)
+    if (training->schedule.ranks_of_copy(copy)[static_cast<std::size_t>(stage)] == rank) return true;
+  return false;
+}
 
 ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline) {
   if (pipeline.recompute_layers.empty()) return model;
@@ -75,6 +85,10 @@ std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, const std:
   plan->placement = std::make_shared<ModelPlacement>(placement_of(*model, experiment, mesh));
   Schedule schedule = schedule_of(experiment);
   const std::vector<int> rank_of = schedule.rank_of;
+  if (mesh.size(Axis::copies) != schedule.copies())
+    fail<InputError>("mesh: expected {}, as many as pipeline.schedule {} has, got {}",
+                     counted(schedule.copies(), "copy of each stage", "copies of each stage"),
+                     experiment.pipeline.schedule, mesh.size(Axis::copies));
   plan->cut = cut_of(*model, experiment, *plan->placement, schedule, seconds);
   plan->has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
   plan->model = std::make_shared<ModelSpec>(with_recomputed_layers(*model, experiment.pipeline));

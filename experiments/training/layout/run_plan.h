@@ -26,13 +26,17 @@ struct RunPlan {
   std::shared_ptr<const PipelineProgram> embedding;
   int embedding_batches = 1;
 
+  /// The ranks along pp of the stages; of two copies of each stage, the first. Evaluations use this one alone.
   const std::vector<int>& rank_of() const { return training->schedule.rank_of; }
+  int copies() const { return training->schedule.copies(); }
+  /// Whether a rank along pp has a copy of the stage.
+  bool has_stage(int rank, int stage) const;
   int stages() const { return cut.stages(); }
   /// The applications of a stage.
   IndexRange range(int stage) const { return cut.stage(stage); }
-  /// The coordinates along pp of the ranks that have the images and that have the embeddings.
-  int first_rank() const { return rank_of().front(); }
-  int last_rank() const { return rank_of().back(); }
+  /// The coordinates along pp of the ranks that have the images and that have the embeddings of a copy's micro-batches.
+  int first_rank(int copy = 0) const { return training->schedule.ranks_of_copy(copy).front(); }
+  int last_rank(int copy = 0) const { return training->schedule.ranks_of_copy(copy).back(); }
 };
 
 /// The numbers of ranks, micro-batches and chunks that the experiment's schedule is made for.
@@ -45,7 +49,8 @@ Schedule schedule_of(const Experiment& experiment);
 /// where all layers are recomputed by segments.
 ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline);
 
-/// `seconds` are measured for each application's forward and backward; if there are none, the profile's are taken.
+/// `mesh` is that of mesh_of. `seconds` are measured for each application's forward and backward; if there are none,
+/// the profile's are taken.
 std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, const std::shared_ptr<const ModelSpec>& model,
                                         const Mesh& mesh, const std::vector<double>& seconds = {});
 

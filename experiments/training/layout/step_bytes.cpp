@@ -15,16 +15,19 @@ namespace {
 std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPlan& plan,
                                       const PlannerOptions& options) {
   const ValueForms forms(*plan.model, *plan.placement);
-  const auto is_mine = [&](int stage) { return plan.rank_of()[static_cast<std::size_t>(stage)] == 0; };
   std::int64_t bytes = 0;
-  for (int stage = 0; stage + 1 < plan.stages(); ++stage) {
-    if (is_mine(stage) == is_mine(stage + 1)) continue;
-    const CrossingBytes crossing =
-        crossing_bytes(*plan.model, *plan.placement, forms, static_cast<int>(plan.range(stage).end()), options.samples,
-                       options.precision.activations);
-    bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
+  for (int copy = 0; copy < plan.copies(); ++copy) {
+    const std::vector<int>& rank_of = plan.training->schedule.ranks_of_copy(copy);
+    const auto is_mine = [&](int stage) { return rank_of[static_cast<std::size_t>(stage)] == 0; };
+    for (int stage = 0; stage + 1 < plan.stages(); ++stage) {
+      if (is_mine(stage) == is_mine(stage + 1)) continue;
+      const CrossingBytes crossing =
+          crossing_bytes(*plan.model, *plan.placement, forms, static_cast<int>(plan.range(stage).end()),
+                         options.samples, options.precision.activations);
+      bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
+    }
   }
-  if (!experiment.head.is_everywhere() && plan.last_rank() == 0)
+  if (!experiment.head.is_everywhere() && plan.copies() == 1 && plan.last_rank() == 0)
     bytes +=
         (options.mesh.size(Axis::pp) - 1) * static_cast<std::int64_t>(experiment.heads() * sizeof(double));  // losses
   return bytes;
@@ -81,7 +84,7 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   const auto is_mine = [&](std::size_t application) {
     for (int stage = 0; stage < plan.stages(); ++stage)
       if (static_cast<std::int64_t>(application) < plan.range(stage).end() || stage + 1 == plan.stages())
-        return plan.rank_of()[static_cast<std::size_t>(stage)] == 0;
+        return plan.has_stage(0, stage);
     return false;
   };
   PlacementTotals mine;
@@ -96,17 +99,21 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   StepBytes bytes;
   for (std::size_t payload = 0; payload < bytes.model.size(); ++payload)
     bytes.model[payload] = mine.traffic[payload].bytes;
-  if (experiment.head.is_everywhere() || plan.last_rank() == 0)
+  if (experiment.head.is_everywhere() || plan.has_stage(0, plan.stages() - 1))
     for (const LayerCosts& head : planned_heads(experiment, model, options, plan.last_rank()))
       for (const CollectiveCost& collective : head.collectives)
         if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
   bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
-  const auto add_sum = [&](std::int64_t numbers) {
+  const auto sum_bytes = [&](AxisSet axes, std::int64_t numbers) {
     const LayerCollective sum{LayerCollective::When::step_end, Operation::all_reduce,
-                              options.mesh.larger_than_one(every_axis), numbers, DType::f64};
-    bytes.model[static_cast<std::size_t>(Payload::gradients)] +=
-        PlacementCosts(model, options).cost(Payload::gradients, sum).bytes;
+                              options.mesh.larger_than_one(axes), numbers, DType::f64};
+    return PlacementCosts(model, options).cost(Payload::gradients, sum).bytes;
   };
+  const auto add_sum = [&](std::int64_t numbers) {
+    bytes.model[static_cast<std::size_t>(Payload::gradients)] += sum_bytes(every_axis, numbers);
+  };
+  if (!experiment.head.is_everywhere() && plan.copies() > 1)
+    bytes.stages += sum_bytes({Axis::pp}, static_cast<std::int64_t>(experiment.heads()));  // losses
   if (experiment.train.clip.norm > 0) add_sum(squares_of(experiment, model));
   if (experiment.has_loss_scale()) add_sum(1);  // whether a gradient has overflowed
   if (reads_files(experiment)) add_sum(1);      // whether an image is broken

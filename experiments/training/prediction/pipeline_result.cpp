@@ -25,7 +25,7 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
   for (int rank = 0; rank < result.schedule.size(); ++rank) {
     int last = 0;
     for (int stage = 0; stage < plan.stages(); ++stage)
-      if (plan.rank_of()[static_cast<std::size_t>(stage)] == rank) last = stage;
+      if (plan.has_stage(rank, stage)) last = stage;
     std::string made;
     for (const std::size_t form : forms.crossing(static_cast<int>(plan.range(last).end()))) {
       if (!made.empty()) made += ' ';

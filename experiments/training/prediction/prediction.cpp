@@ -34,7 +34,8 @@ class Prediction {
       if (timed.empty()) continue;
       // A replicated head's gradient is summed before the overflow check, the other heads step their weights after it.
       const bool is_replicated = heads_are_replicated();
-      check_begin = std::max(check_begin, timed.back().end + (is_replicated ? head_weight_seconds(rank) : 0));
+      check_begin = std::max({check_begin, timed.back().end + (is_replicated ? head_weight_seconds(rank) : 0),
+                              end_of_copies_sum(rank, timed)});
       // Ranks whose turn comes later have updated their weights by then.
       const double updates = update_seconds(rank) + (is_replicated ? 0 : head_weight_seconds(rank));
       late = std::max(late, updates - timed.front().begin);
@@ -54,9 +55,14 @@ class Prediction {
   }
   bool head_is_everywhere() const { return experiment_.head.is_everywhere(); }
   bool trains_head(int rank) const {
-    return !experiment_.train.forward_only && (head_is_everywhere() || rank == plan_.last_rank());
+    return !experiment_.train.forward_only && (head_is_everywhere() || plan_.has_stage(rank, plan_.stages() - 1));
   }
+  /// The ranks that share a micro-batch's work of the head.
   int head_ranks() const { return mesh_.size(experiment_.head.axes()); }
+  /// The micro-batches that a rank of the head sees: those of one copy of the last stage, or all.
+  double seen_by_head() const {
+    return head_is_everywhere() ? micro_batches() : static_cast<double>(options_.micro_batches);
+  }
   int world_rank(int rank) const { return mesh_.rank({.pp = rank}); }
   double speed(int rank) const { return experiment_.ranks.speed_of(world_rank(rank)); }
   std::vector<double> speeds() const {
@@ -70,7 +76,7 @@ class Prediction {
     const std::int64_t parts = train.micro_batches * experiment_.mesh.dp;
     // The largest micro-batch was measured.
     const double share = ratio(train.batch, parts * shard(train.batch, parts, 0).size * experiment_.mesh.tp);
-    const double first = 1 / micro_batches();
+    const double first = plan_.copies() / micro_batches();
     std::vector<StageCosts> stages = profile_.later;
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
       StageCosts& costs = stages[stage];
@@ -79,7 +85,7 @@ class Prediction {
         costs.*cost = share * (first * profile_.first[stage].*cost + (1 - first) * costs.*cost);
       price_offload(static_cast<int>(stage), share, costs);
       costs.loss =
-          profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + head_message_seconds(true) / micro_batches();
+          profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + head_message_seconds(true) / seen_by_head();
     }
     return stages;
   }
@@ -94,11 +100,11 @@ class Prediction {
       costs.offload = host_transfer_seconds(experiment_.links, std::llround(bytes));
       return;
     }
-    const std::vector<Action>& list =
-        schedule_.ranks[static_cast<std::size_t>(plan_.rank_of()[static_cast<std::size_t>(stage)])];
-    const auto moved = std::count_if(list.begin(), list.end(), [stage](const Action& action) {
-      return action.kind == ActionKind::offload && action.stage == stage;
-    });
+    std::int64_t moved = 0;
+    for (const std::vector<Action>& list : schedule_.ranks)
+      moved += std::count_if(list.begin(), list.end(), [stage](const Action& action) {
+        return action.kind == ActionKind::offload && action.stage == stage;
+      });
     const double of_micro_batch = measured * static_cast<double>(moved) / micro_batches();
     costs.forward += of_micro_batch;
     costs.backward_input += of_micro_batch;
@@ -106,7 +112,7 @@ class Prediction {
 
   /// The seconds of the head's messages in a step: of those that come with the loss, or of those with the weights.
   double head_message_seconds(bool with_loss) const {
-    if (!experiment_.is_virtual_time() || head_ranks() == 1) return 0;
+    if (!experiment_.is_virtual_time() || head_ranks() * plan_.copies() == 1) return 0;
     double seconds = 0;
     for (const LayerCosts& head : planned_heads(experiment_, *plan_.model, options_, plan_.last_rank()))
       for (const CollectiveCost& collective : head.collectives)
@@ -122,7 +128,7 @@ class Prediction {
   /// A rank's part of a step in seconds, from those of one micro-batch and all classes.
   double head_seconds(double of_micro_batch, int rank) const {
     if (!trains_head(rank)) return 0;
-    return of_micro_batch * micro_batches() * ratio(experiment_.mesh.dp, head_ranks()) / speed(rank);
+    return of_micro_batch * seen_by_head() * ratio(experiment_.mesh.dp, head_ranks()) / speed(rank);
   }
   double head_weight_seconds(int rank) const {
     return head_seconds(profile_.head_weight, rank) + (trains_head(rank) ? sum_seconds() : 0);
@@ -158,12 +164,35 @@ class Prediction {
       if (const HeadConfig& config = experiment_.head_of(i); config.is_replicated())
         head += config.rows_of(config.classes) * embedding_size(*plan_.model) + (config.bias ? config.classes : 0);
     const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
-    std::int64_t mine = trains_head(rank) ? head : 0;
-    for (int stage = 0; stage < plan_.stages(); ++stage)
-      if (plan_.rank_of()[static_cast<std::size_t>(stage)] == rank) mine += parameters_of(plan_.range(stage));
+    const std::int64_t mine = parameters_on(rank) + (trains_head(rank) ? head : 0);
     return profile_.optimizer * ratio(mine, all) / speed(rank);
   }
 
+  /// Those of the layers.
+  std::int64_t parameters_on(int rank) const {
+    std::int64_t elements = 0;
+    for (int stage = 0; stage < plan_.stages(); ++stage)
+      if (plan_.has_stage(rank, stage)) elements += parameters_of(plan_.range(stage));
+    return elements;
+  }
+
+  /// The end of the sum of the gradients over the copies of the rank's stages. Before the rank waits for its last
+  /// backward, the sums of its other stages begin.
+  double end_of_copies_sum(int rank, const std::vector<TimedAction>& timed) const {
+    if (!experiment_.is_virtual_time() || experiment_.train.forward_only || plan_.copies() == 1) return 0;
+    const TimedAction& last = timed.back();
+    const std::int64_t of_last = parameters_of(plan_.range(last.action.stage));
+    const double begin = timed.size() > 1 ? timed[timed.size() - 2].end : last.begin;
+    const double others = begin + copies_sum_seconds(rank, parameters_on(rank) - of_last);
+    return std::max(others, last.begin) + copies_sum_seconds(rank, of_last);
+  }
+  double copies_sum_seconds(int rank, std::int64_t elements) const {
+    const auto bytes = elements * static_cast<std::int64_t>(size_of(experiment_.precision().wide()));
+    return collective_seconds(experiment_.links, Operation::all_reduce, bytes,
+                              mesh_.ranks_over({Axis::copies}, world_rank(rank)));
+  }
+
+  /// The second of two copies is counted with the links of the first, whose mirror image it is.
   std::function<TransferCosts(int, int)> transfers() const {
     if (!experiment_.is_virtual_time()) return {};
     const ValueForms forms(*plan_.model, *plan_.placement);
@@ -186,13 +215,13 @@ class Prediction {
     if (!experiment_.is_virtual_time()) return 0;
     const std::vector<int> ranks = mesh_.ranks_over({Axis::pp}, 0);
     const bool sends_loss = !experiment_.train.forward_only && !head_is_everywhere();
+    const Operation of_loss = plan_.copies() > 1 ? Operation::all_reduce : Operation::broadcast;
     constexpr std::int64_t number = sizeof(double);
     const double overflow = experiment_.has_loss_scale() ? collective_seconds(experiment_.links, Operation::all_reduce,
                                                                               number, mesh_.ranks_over(every_axis, 0))
                                                          : 0;
     const std::int64_t losses = sends_loss ? static_cast<std::int64_t>(experiment_.heads()) * number : 0;
-    return overflow +
-           collective_seconds(experiment_.links, sends_loss ? Operation::broadcast : Operation::barrier, losses, ranks);
+    return overflow + collective_seconds(experiment_.links, sends_loss ? of_loss : Operation::barrier, losses, ranks);
   }
 
   const Experiment& experiment_;

@@ -104,12 +104,17 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared
   return plan;
 }
 
+/// Which micro-batches of a stage a mean is over: the first one that came, all others, or all.
+enum class Counted { first, later, all };
+
 /// The seconds that a rank recorded, by the span's name.
 class Samples {
  public:
   explicit Samples(const std::vector<Span>& spans) {
     for (const Span& span : spans) {
-      seconds_[span.name].push_back(span.seconds);
+      const auto [place, is_new] = seconds_.try_emplace(span.name);
+      if (is_new) begun_[span.name] = begun_.size();
+      place->second.push_back(span.seconds);
       bytes_[span.name] = span.bytes;
     }
   }
@@ -131,28 +136,39 @@ class Samples {
         most = std::max(most, found->second);
     return most;
   }
-  /// The mean over some micro-batches.
-  double mean_of(ActionKind kind, int stage, const IndexRange& micro_batches) const {
+  /// The mean over some of the micro-batches. If there is only one, it also counts as a later one.
+  double mean_of(ActionKind kind, int stage, std::int64_t micro_batches, Counted counted) const {
+    std::map<std::size_t, std::string> names;  // in the order of their begins
+    for (int i = 0; i < micro_batches; ++i)
+      if (const auto found = begun_.find(to_string(Action{kind, stage, i})); found != begun_.end())
+        names.emplace(found->second, found->first);
     std::vector<double> all;
-    for (int i = static_cast<int>(micro_batches.begin); i < micro_batches.end(); ++i)
-      if (const auto found = seconds_.find(to_string(Action{kind, stage, i})); found != seconds_.end())
-        all.insert(all.end(), found->second.begin(), found->second.end());
+    for (const auto& [order, name] : names) {
+      const bool is_first = order == names.begin()->first;
+      const bool is_later = !is_first || names.size() == 1;
+      if (counted == Counted::first ? !is_first : counted == Counted::later && !is_later) continue;
+      const std::vector<double>& seconds = seconds_.at(name);
+      all.insert(all.end(), seconds.begin(), seconds.end());
+    }
     return mean(all);
   }
 
  private:
   std::map<std::string, std::vector<double>> seconds_;
+  std::map<std::string, std::size_t> begun_;  // the order in which the names first occur
   std::map<std::string, std::int64_t> bytes_;
 };
 
-std::vector<StageCosts> costs_of(const Samples& samples, int stages, const IndexRange& micro_batches) {
+std::vector<StageCosts> costs_of(const Samples& samples, int stages, std::int64_t micro_batches, Counted counted) {
   std::vector<StageCosts> all;
   for (int stage = 0; stage < stages; ++stage) {
-    const auto seconds = [&](ActionKind kind) { return samples.mean_of(kind, stage, micro_batches); };
+    const auto seconds = [&](ActionKind kind) { return samples.mean_of(kind, stage, micro_batches, counted); };
     StageCosts costs;
     costs.forward = seconds(ActionKind::forward);
-    costs.backward_input = seconds(ActionKind::backward_input) + seconds(ActionKind::backward);
+    // A B is the sum of both parts; some schedules have it for some of the micro-batches only.
+    costs.backward_input = seconds(ActionKind::backward_input);
     costs.backward_weight = seconds(ActionKind::backward_weight);
+    if (costs.backward_input + costs.backward_weight == 0) costs.backward_input = seconds(ActionKind::backward);
     costs.recompute = seconds(ActionKind::recompute);
     costs.offload = seconds(ActionKind::offload);
     all.push_back(costs);
@@ -163,11 +179,11 @@ std::vector<StageCosts> costs_of(const Samples& samples, int stages, const Index
 
 StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_batches) {
   StageProfile profile;
-  profile.first = costs_of(samples, stages, {0, 1});
-  profile.later = micro_batches == 1 ? profile.first : costs_of(samples, stages, {1, micro_batches - 1});
+  profile.first = costs_of(samples, stages, micro_batches, Counted::first);
+  profile.later = costs_of(samples, stages, micro_batches, Counted::later);
   for (int stage = 0; stage < stages; ++stage)
     profile.offloaded_bytes.push_back(samples.offloaded_bytes(stage, micro_batches));
-  profile.loss = samples.mean_of(ActionKind::loss, stages - 1, {0, micro_batches});
+  profile.loss = samples.mean_of(ActionKind::loss, stages - 1, micro_batches, Counted::all);
   profile.head_weight = samples.sum_of(span_names::head_weight) / static_cast<double>(micro_batches);
   profile.head_norm = samples.sum_of(span_names::head_norm) / static_cast<double>(micro_batches);
   return profile;

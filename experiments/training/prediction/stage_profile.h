@@ -14,8 +14,9 @@ namespace heddle {
 
 /// Seconds that a rank of speed 1 takes in one step, by the experiment's clock.
 struct StageProfile {
-  /// The costs of one micro-batch of one rank: of the first one in a step, whose gradients need not be added to others,
-  /// and of each later one. Stage 0's forward reads the images too. Optimizer and loss are 0 here.
+  /// The costs of one micro-batch of one rank: of the first one in a step, which finds no weights in the cache and
+  /// whose gradients need not be added to others, and of each later one. Stage 0's forward reads the images too.
+  /// Optimizer and loss are 0 here.
   std::vector<StageCosts> first;
   std::vector<StageCosts> later;
   /// The bytes that O moves of one micro-batch of each stage; 0 where none is offloaded.

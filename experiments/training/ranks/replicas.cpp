@@ -68,7 +68,7 @@ void check_replicas(Trainer& trainer, std::int64_t step) {
   // Keyed by the axes along which ranks hold copies, in an order that is the same on all ranks.
   std::map<unsigned, std::vector<StateTensor>> states;
   for (StateTensor& state : trainer.state())
-    states[every_axis.without(state.part.sharded).index()].push_back(std::move(state));
+    states[every_axis_and_copies.without(state.part.sharded).index()].push_back(std::move(state));
   for (const auto& [axes, alike] : states) {
     const AxisSet along = AxisSet::of_index(axes);
     Communicator& replicas = rank.over(along);

@@ -91,6 +91,8 @@ class Search {
  private:
   void weigh_named(int micro_batches) {
     for (const ScheduleType& type : schedule_types()) {
+      // The bound is for one copy, and `memory` does not count the second one's parameters.
+      if (type.copies > 1) continue;
       const int most = std::min(type.max_chunks.value_or(space_.max_chunks), space_.max_chunks);
       for (int chunks = std::max(1, type.min_chunks); chunks <= most; ++chunks) {
         const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};

@@ -254,6 +254,24 @@ stage  pp rank  first layer  layers  parameters  step time (ms)  peak memory (Ki
 )");
 }
 
+TEST_CASE("explain prints the ranks of both copies of a stage, and the sums of their gradients") {
+  Json experiment = two_stages();
+  experiment["pipeline"]["schedule"] = "chimera";
+  const Called called = call({"explain"}, experiment);
+  CHECK(called.code == 0);
+  CHECK(
+      called.out.starts_with("small: pp 2, 4 samples in each of 2 micro-batches, half of them in each of two copies of "
+                             "the stages\n"));
+  CHECK(called.out.find("layers.0               linear        2080  32.8 k    8.12 KiB") != std::string::npos);
+  CHECK(called.out.find(" layers.0.relu  > send 0 -> 1                           512 B") != std::string::npos);
+  CHECK(called.out.find("one step, all stages of a copy  bytes sent") != std::string::npos);
+  CHECK(called.out.find("\n1         1, 0           fc       1         344 ") != std::string::npos);
+  const Json variant = explained(experiment);
+  CHECK(variant["stages"][1]["pp"] == 1);
+  CHECK(variant["stages"][1]["second_pp"] == 0);
+  CHECK(!explained(two_stages())["stages"][1].contains("second_pp"));
+}
+
 TEST_CASE("a cut by time leaves a slow rank less to do") {
   Json experiment = two_stages();
   experiment["model"].erase("stages");

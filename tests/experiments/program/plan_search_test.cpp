@@ -137,6 +137,16 @@ TEST_CASE("a budget into which nothing fits is an error with the smallest peak a
   CHECK_FALSE(std::filesystem::exists(search.out));
 }
 
+TEST_CASE("a search refuses a file with two copies of each stage, which it does not try") {
+  Json two_copies = pipeline();
+  two_copies["pipeline"]["schedule"] = "chimera";
+  const Called refused = Searched(two_copies)({});
+  CHECK(refused.code == 2);
+  CHECK(refused.err ==
+        "heddle: small: pipeline.schedule: expected one copy of each stage, got chimera: --search does not try two "
+        "copies\n");
+}
+
 TEST_CASE("wrong options of a search are errors") {
   const Searched search(pipeline());
   const auto error = [&](const std::vector<std::string>& more) {

@@ -92,20 +92,42 @@ TEST_CASE("actions that overlap share their place") {
   timeline.ranks = {{{{ActionKind::forward, 0, 0}, 0, 1},
                      {{ActionKind::forward, 0, 1, true}, 1, 3},
                      {{ActionKind::backward, 0, 0}, 1, 3}}};
-  const std::vector<int> rank_of{0};
-  CHECK(picture_text(timeline, rank_of, {}).find("   0  F0 F1&B0-\n") == std::string::npos);
-  CHECK(picture_text(timeline, rank_of, {}).find("   0  F0 F1&B0 \n") == std::string::npos);
-  CHECK(picture_text(timeline, rank_of, {}).find("   0  F0 F1&B0\n") != std::string::npos);
+  const Schedule schedule = empty_schedule(2, {0});
+  CHECK(picture_text(timeline, schedule, {}).find("   0  F0 F1&B0-\n") == std::string::npos);
+  CHECK(picture_text(timeline, schedule, {}).find("   0  F0 F1&B0 \n") == std::string::npos);
+  CHECK(picture_text(timeline, schedule, {}).find("   0  F0 F1&B0\n") != std::string::npos);
 }
 
 TEST_CASE("with several stages per rank, an action is named with its stage, or by small letters in every second one") {
   Timeline timeline;
   timeline.ranks = {{{{ActionKind::forward, 0, 0}, 0, 1}, {{ActionKind::backward_input, 2, 0}, 1, 2}},
                     {{{ActionKind::forward, 1, 0}, 1, 2}}};
-  const std::vector<int> rank_of{0, 1, 0};
-  CHECK(picture_text(timeline, rank_of, {}).find("   0  0F0 2I0\n   1  .   1F0\n") != std::string::npos);
+  const Schedule schedule = empty_schedule(1, {0, 1, 0});
+  CHECK(picture_text(timeline, schedule, {}).find("   0  0F0 2I0\n   1  .   1F0\n") != std::string::npos);
   timeline.ranks[1].push_back({{ActionKind::backward, 1, 0}, 2, 80});
-  CHECK(picture_text(timeline, rank_of, {}).find("   0  Fi...") != std::string::npos);
+  CHECK(picture_text(timeline, schedule, {}).find("   0  Fi...") != std::string::npos);
+}
+
+TEST_CASE(
+    "with two copies of each stage, the second copy's actions are those of another stage, and parameters are twice") {
+  const std::string picture = printed_by("schedule chimera --stages 4 --micro-batches 4");
+  CHECK(picture.starts_with("chimera: 4 ranks, 4 micro-batches, 2 copies of 4 stages\n"));
+  CHECK(picture.find("   3  0F1 0F3 .   3F0 3B0---- 3F2 3B2---- .   0B1---- .   .   0B3----\n") != std::string::npos);
+  CHECK(picture.find("peak activations    3 4 4 3\n") != std::string::npos);
+  CHECK(picture.find("parameters          twice those of one copy, on every rank\n") != std::string::npos);
+  CHECK(printed_by("schedule 1f1b --stages 4 --micro-batches 4").find("parameters") == std::string::npos);
+  const std::string dense = printed_by("schedule chimera --stages 4 --micro-batches 32");
+  CHECK(dense.find("   0  FF.fbbfbb.BBF.BB") != std::string::npos);
+  CHECK(dense.find("   3  ff.FBBFBB.bbf.bb") != std::string::npos);
+  const Json json = Json::parse(printed_by("schedule dualpipe --stages 4 --micro-batches 8 --json"));
+  CHECK(json["copies"] == 2);
+  CHECK(json["stages"] == 4);
+  CHECK(json["chunks"] == 1);
+  CHECK(json["peak_activations"] == Json::array({5, 5, 5, 5}));
+  CHECK(printed_by("schedule chimera --stages 2 --micro-batches 2 --csv") == "0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n");
+  CHECK(printed_by("schedule chimera --stages 4 --micro-batches 4 --critical-path").find("critical path: ") !=
+        std::string::npos);
+  CHECK(printed_by("schedule --search --stages 2 --micro-batches 4").find("chimera") == std::string::npos);
 }
 
 TEST_CASE("the SVG is one file with a title on every action") {
@@ -128,8 +150,8 @@ TEST_CASE("the SVG is one file with a title on every action") {
 }
 
 TEST_CASE("the SVG of a very large schedule is cut, and says so") {
-  const Timeline timeline = timeline_of(gpipe({.ranks = 300, .micro_batches = 200}));
-  const std::string svg = picture_svg(timeline, looped_stages(300, 1), "a < b");
+  const Schedule schedule = gpipe({.ranks = 300, .micro_batches = 200});
+  const std::string svg = picture_svg(timeline_of(schedule), schedule, "a < b");
   CHECK(svg.find("<title>a &lt; b</title>") != std::string::npos);
   CHECK(svg.find(">Cut: 256 of 300 ranks, the time up to ") != std::string::npos);
   CHECK(svg.size() < 20'000'000);

@@ -48,6 +48,39 @@ TEST_CASE("on plan a step takes as long as its schedule predicts, by all kinds o
       }
 }
 
+/// Four stages of linear layers, whose first micro-batch takes hardly longer than the others.
+Experiment planned_layers() {
+  Experiment experiment = planned_pipeline();
+  experiment.model = {.type = ModelType::mlp, .embedding = 1024, .hidden = std::vector<std::int64_t>(7, 1024)};
+  experiment.train.batch = 4096;
+  experiment.train.micro_batches = 8;
+  experiment.head.over = last_stage;
+  return experiment;
+}
+
+TEST_CASE("on plan a step takes as long as predicted where some micro-batches have a whole B, and others I and W") {
+  StageProfiles profiles;
+  Experiment experiment = planned_layers();
+  experiment.pipeline.schedule = "dualpipe_v";
+  CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+}
+
+TEST_CASE("on plan a step takes as long as predicted with two copies of each stage, whose gradients are added up") {
+  StageProfiles profiles;
+  Experiment experiment = planned_layers();
+  for (const char* schedule : {"chimera", "dualpipe"})
+    for (const AxisSet over : {last_stage, every_axis})
+      for (const double bandwidth : {1e9, 2e10}) {
+        CAPTURE(schedule);
+        CAPTURE(to_string(over));
+        CAPTURE(bandwidth);
+        experiment.pipeline.schedule = schedule;
+        experiment.head.over = over;
+        experiment.links.within_node.bandwidth = bandwidth;
+        CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+      }
+}
+
 TEST_CASE("on plan a step takes as long as predicted where activations are offloaded, over fast and slow links") {
   StageProfiles profiles;
   for (const char* schedule : {"gpipe", "1f1b", "zb_h1"})

@@ -73,7 +73,7 @@ TEST_CASE(
   experiment.mesh.pp = 2;
   experiment.head.classes = 40;
   experiment.train.micro_batches = 2;
-  for (const char* schedule : {"1f1b", "zb_v"})
+  for (const char* schedule : {"1f1b", "zb_v", "chimera"})
     for (const AxisSet over : {every_axis, test::last_stage})
       for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused})
         for (const double norm : {0.0, 1.0}) {
@@ -87,6 +87,23 @@ TEST_CASE(
           experiment.train.clip.norm = norm;
           check_sent(experiment);
         }
+}
+
+TEST_CASE("rank 0 sends in a step the bytes of the formulas: two copies of each stage, with norms and several axes") {
+  Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16, 16, 16}, .embedding_norm = true}, 2, 2);
+  experiment.mesh.pp = 4;
+  experiment.pipeline.schedule = "dualpipe";
+  experiment.train.micro_batches = 8;
+  experiment.train.batch = 2 * 8 * 3;
+  experiment.head.classes = 41;
+  for (const AxisSet over : {every_axis, test::last_stage, AxisSet{Axis::dp}, AxisSet{Axis::pp}})
+    for (const ShardedState shard : {ShardedState::none, ShardedState::optimizer}) {
+      CAPTURE(to_string(over));
+      CAPTURE(static_cast<int>(shard));
+      experiment.head.over = over;
+      experiment.train.shard = shard;
+      check_sent(experiment);
+    }
 }
 
 TEST_CASE("rank 0 sends in a step the bytes of the formulas: heads shared along any axes, copies along the others" *

@@ -56,6 +56,20 @@ TEST_CASE("schedule csv: a stage's rank is the row that contains it") {
   CHECK(schedule.micro_batches == 1);
 }
 
+TEST_CASE("schedule csv: two copies of a stage are in the rows of the even and of the odd micro-batches") {
+  for (const char* const name : {"chimera", "dualpipe"}) {
+    const Schedule schedule = make_schedule(name, {4, 8});
+    CHECK(from_csv(to_csv(schedule), "f") == schedule);
+  }
+  CHECK_THROWS_WITH_AS(
+      from_csv("0F0,0B0\n0F1,0B1\n1F0,1B0\n1F1,1B1\n", "f.csv"),
+      "f.csv: rank 0, cell 1: the second copy of stage 0 is on rank 1, expected rank 3, the mirror image "
+      "of rank 0\n"
+      "rank 0   >0F0<     0B0\nrank 1    0F1      0B1\nrank 2    1F0      1B0\n"
+      "rank 3    1F1      1B1\n",
+      InputError);
+}
+
 TEST_CASE("schedule csv: errors name the row and the cell") {
   const auto read = [](std::string_view text) { return from_csv(text, "f.csv"); };
   CHECK_THROWS_WITH_AS(read(""), "f.csv: expected one row per rank, the file is empty", InputError);
@@ -72,7 +86,7 @@ TEST_CASE("schedule csv: errors name the row and the cell") {
   CHECK_THROWS_WITH_AS(read("0F0,99999F0"), "f.csv:1: cell 2: stage `99999` is past 65535", InputError);
   CHECK_THROWS_WITH_AS(read("0F99999999999999999999"),
                        "f.csv:1: cell 1: micro-batch `99999999999999999999` is past 999999", InputError);
-  CHECK_THROWS_WITH_AS(read("0F0,0B0\n0F1,0B1"), "f.csv:2: cell 1: stage 0 is in row 1 too", InputError);
+  CHECK_THROWS_WITH_AS(read("0F0,0B0\n0F2,0B2"), "f.csv:2: cell 1: stage 0 is in row 1 too", InputError);
   CHECK_THROWS_WITH_AS(read("0F0,0B0\n2F0,2B0"), "f.csv: no row has stage 1", InputError);
   CHECK_THROWS_WITH_AS(read("65535F999999"),
                        "f.csv: 65536 stages and 1000000 micro-batches, but 1 actions that compute", InputError);

@@ -135,6 +135,41 @@ TEST_CASE("formulas: dualpipe_v's bubble, at uniform costs, whatever a pair over
   });
 }
 
+TEST_CASE("formulas: dualpipe's bubble is (p/2-1)(F&B+B-3W), at uniform costs, whatever a pair overlaps") {
+  test::for_each_shape("dualpipe", [](const ScheduleShape& shape, const Schedule& schedule) {
+    for (const double overlap : {0.0, 0.5, 1.0}) {
+      SimulationCosts costs = costs_of({1, 1, 1}, 1);
+      costs.overlap = overlap;
+      const double pair = 2 + (1 - overlap) * 1;
+      CHECK(bubble(simulate(schedule, costs)) == doctest::Approx((shape.ranks / 2 - 1) * (pair + 2 - 3)));
+    }
+  });
+}
+
+TEST_CASE("formulas: chimera's bubble is (p-2)(B + (m/p-1)(B-F)) if B >= F") {
+  int checked = 0;
+  test::for_each_shape("chimera", [&](const ScheduleShape& shape, const Schedule& schedule) {
+    if (shape.micro_batches % shape.ranks != 0) return;
+    for (const Costs& c : {Costs{2, 1, 1}, Costs{1, 1, 1}, Costs{10, 12, 7}, Costs{2, 3, 1}}) {
+      ++checked;
+      const double backward = c.i + c.w;
+      const double units = shape.micro_batches / shape.ranks;
+      CHECK(bubble(simulate(schedule, costs_of(c, 1))) ==
+            doctest::Approx((shape.ranks - 2) * (backward + (units - 1) * (backward - c.f))));
+    }
+  });
+  CHECK(checked == 4 * (8 + 4 + 2 + 2));
+}
+
+TEST_CASE("formulas: chimera's idle share is (p-2)/(2m+p-2) where B = F") {
+  test::for_each_shape("chimera", [](const ScheduleShape& shape, const Schedule& schedule) {
+    const auto [p, m, v] = shape;
+    if (m % p == 0)
+      CHECK(simulate(schedule, costs_of({2, 1, 1}, 1)).timeline.idle_fraction() ==
+            doctest::Approx((p - 2.0) / (2 * m + p - 2)));
+  });
+}
+
 TEST_CASE("formulas: hanayo's bubble is 2(p-1)F/w where B = 2F and m = p, and smaller than that of gpipe") {
   const SimulationCosts costs = costs_of({2, 2, 2}, 1);
   test::for_each_shape("hanayo", [&](const ScheduleShape& shape, const Schedule& schedule) {
@@ -184,6 +219,11 @@ TEST_CASE("formulas: the micro-batches alive on each rank") {
   });
   check_alive("zb_h2", [](const ScheduleShape& s, int r) { return 2.0 * (s.ranks - r) - 1; });
   check_alive("dualpipe_v", [](const ScheduleShape& s, int) { return s.ranks + 0.5; });
+  check_alive("dualpipe", [](const ScheduleShape& s, int) { return s.ranks + 1.0; });
+  check_alive("chimera", [](const ScheduleShape& s, int r) {
+    const int in_unit = std::min(s.ranks, s.micro_batches);
+    return double(std::min(in_unit, in_unit / 2 + 1 + std::min(r, s.ranks - 1 - r)));
+  });
 }
 
 TEST_CASE("formulas: the V-shaped schedules need the same on all ranks: p, (p + 1)/2, p/3 and a constant") {
@@ -221,7 +261,8 @@ TEST_CASE("formulas: in every schedule a stage's micro-batches go forward, back 
       for (const auto& list : schedule.ranks) {
         std::vector<int> next(3 * schedule.rank_of.size());
         const auto comes_next = [&](const Action& action, std::size_t part) {
-          return action.micro_batch == next[3 * static_cast<std::size_t>(action.stage) + part]++;
+          const int number = next[3 * static_cast<std::size_t>(action.stage) + part]++;
+          return action.micro_batch == schedule.copies() * number + schedule.copy_of(action.micro_batch);
         };
         for (const Action& action : list) {
           const bool weight = action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight;

@@ -12,6 +12,7 @@
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/files/source_folder.h"
+#include "tests/support/message.h"
 
 namespace heddle::test::schedules_test {
 
@@ -75,6 +76,59 @@ TEST_CASE("schedule: hanayo's stages go down and up, backwards come first, and p
   CHECK(text_of(schedule.ranks[1]) == "1F0 1F1 1F2 4F0 1F3 4F1 4B0 4F2 4B1 1B0 4B2 1B1 1B2 4F3 4B3 1B3");
   CHECK(text_of(schedule.ranks[2]) == "2F0 3F0 2F1 3F1 2F2 3F2 3B0 2B0 3B1 2B1 3B2 2B2 2F3 3F3 3B3 2B3");
   CHECK(hanayo({2, 2, 4}).rank_of == std::vector<int>{0, 1, 1, 0, 0, 1, 1, 0});
+}
+
+TEST_CASE("schedule: chimera is its paper's picture; odd micro-batches go up, and meet the even ones") {
+  const Schedule schedule = chimera({4, 8});
+  CHECK(schedule.rank_of == std::vector<int>{0, 1, 2, 3});
+  CHECK(schedule.second_rank_of == std::vector<int>{3, 2, 1, 0});
+  CHECK(text_of(schedule.ranks[0]) == "0F0 0F2 3F1 3B1 3F3 3B3 0B0 0F4 0B2 0F6 3F5 3B5 3F7 3B7 0B4 0B6");
+  CHECK(text_of(schedule.ranks[1]) == "1F0 2F1 1F2 2F3 2B1 1B0 2B3 1B2 1F4 2F5 1F6 2F7 2B5 1B4 2B7 1B6");
+  CHECK(text_of(schedule.ranks[3]) == "0F1 0F3 3F0 3B0 3F2 3B2 0B1 0F5 0B3 0F7 3F4 3B4 3F6 3B6 0B5 0B7");
+  CHECK(text_of(chimera({2, 2}).ranks[0]) == "0F0 1F1 1B1 0B0");
+}
+
+TEST_CASE("schedule: dualpipe is dualpipe_v on half of the ranks, whose other half is the mirror image") {
+  const Schedule schedule = dualpipe({4, 8});
+  CHECK(schedule.second_rank_of == std::vector<int>{3, 2, 1, 0});
+  const Schedule half = dualpipe_v({2, 4, 2});
+  // Stage and micro-batch of the half: down 0, 1, up 2, 3.
+  const auto doubled = [](Action action, int first) {
+    const bool comes_back = action.stage >= 2;
+    action.micro_batch = 2 * action.micro_batch + (comes_back ? 1 - first : first);
+    return action;
+  };
+  for (int rank = 0; rank < 2; ++rank) {
+    std::vector<Action> near;
+    std::vector<Action> mirrored;
+    for (const Action& action : half.ranks[static_cast<std::size_t>(rank)]) {
+      near.push_back(doubled(action, 0));
+      mirrored.push_back(doubled(action, 1));
+    }
+    CHECK(schedule.ranks[static_cast<std::size_t>(rank)] == near);
+    CHECK(schedule.ranks[static_cast<std::size_t>(3 - rank)] == mirrored);
+  }
+}
+
+TEST_CASE("schedule: two copies of each stage need even numbers of ranks and of micro-batches") {
+  const std::string why = ": each rank has a stage of either direction, and half of the micro-batches go each way";
+  for (const std::string name : {"chimera", "dualpipe"}) {
+    CHECK(message_of<InputError>([&] {
+            (void)make_schedule(name, {3, 12});
+          }) == name + ": expected an even number of ranks, got 3" + why);
+    CHECK(message_of<InputError>([&] {
+            (void)make_schedule(name, {1, 4});
+          }) == name + ": expected an even number of ranks, got 1" + why);
+    CHECK(message_of<InputError>([&] {
+            (void)make_schedule(name, {4, 9});
+          }) == name + ": expected an even number of micro-batches, got 9" + why);
+    CHECK(message_of<InputError>([&] { (void)make_schedule(name, {4, 8, 2}); }) == name + ": expected 1 chunk, got 2");
+    CHECK(copies_of_stages(name) == 2);
+  }
+  CHECK(message_of<InputError>([] {
+          (void)make_schedule("dualpipe", {4, 6});
+        }) == "dualpipe: expected at least 8 micro-batches for 4 ranks, got 6");
+  CHECK(copies_of_stages("zb_v") == 1);
 }
 
 TEST_CASE(

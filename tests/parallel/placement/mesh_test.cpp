@@ -47,6 +47,24 @@ TEST_CASE("ranks over some axes differ along these only") {
   CHECK(mesh.ranks_over({Axis::dp, Axis::pp, Axis::tp}, rank).size() == 12);
 }
 
+TEST_CASE("the two copies of a stage are on ranks that are each other's mirror image along pp") {
+  const Mesh mesh(2, 4, 2, 2);
+  CHECK(mesh.size() == 16);
+  CHECK(mesh.size(Axis::copies) == 2);
+  CHECK(mesh.size({Axis::dp, Axis::copies}) == 4);
+  CHECK(mesh.size({Axis::pp, Axis::copies}) == 4);
+  const int rank = mesh.rank({1, 3, 0});
+  CHECK(mesh.ranks_over({Axis::copies}, rank) == std::vector{mesh.rank({1, 0, 0}), rank});
+  CHECK(mesh.ranks_over({Axis::dp, Axis::copies}, rank) ==
+        std::vector{mesh.rank({0, 0, 0}), mesh.rank({0, 3, 0}), mesh.rank({1, 0, 0}), rank});
+  CHECK(mesh.ranks_over({Axis::pp, Axis::copies}, rank) == mesh.ranks_over({Axis::pp}, rank));
+  CHECK(Mesh(1, 4).ranks_over({Axis::copies}, 3) == std::vector{3});
+  CHECK_THROWS_WITH_AS(Mesh(1, 3, 1, 2),
+                       "mesh: expected 1 copy of each stage, or 2 with an even number of ranks along pp, got 2 with 3",
+                       InputError);
+  CHECK_THROWS_AS(Mesh(1, 4, 1, 3), InputError);
+}
+
 TEST_CASE("sets of axes are equal whatever the order, and print in the mesh's") {
   CHECK(AxisSet{Axis::tp, Axis::dp} == AxisSet{Axis::dp, Axis::tp});
   CHECK(to_string(AxisSet{Axis::tp, Axis::dp}) == "dp x tp");
@@ -71,6 +89,12 @@ TEST_CASE("a rank has one communicator for each part of the mesh, and equal grou
     const Tensor total =
         rank.over({Axis::dp, Axis::tp}).all_reduce(Tensor::full(rank.device, {1}, DType::f64, rank.index));
     CHECK(total.item() == 4 * (2 * at.pp) + 2 * (0 + 6) + 2 * (0 + 1));
+  });
+  options.mesh = Mesh(3, 4, 1, 2);
+  run_ranks(options, [](Rank& rank) {
+    CHECK(&rank.over({Axis::pp, Axis::copies}) == &rank.along(Axis::pp));
+    CHECK(rank.over({Axis::copies}).rank() == (rank.coordinates.pp < 2 ? 0 : 1));
+    CHECK(rank.over({Axis::dp, Axis::copies}).size() == 6);
   });
   options.mesh = Mesh(1, 1, 12);
   run_ranks(options, [](Rank& rank) {

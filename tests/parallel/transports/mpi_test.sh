@@ -44,6 +44,7 @@ cat >"$work/pipelines.json" <<'JSON'
   "variants": [{"name": "1f1b", "patch": {"pipeline": {"recompute": "always", "predict": true}}},
                {"name": "zb_v", "patch": {"pipeline": {"schedule": "zb_v"}}},
                {"name": "interleaved", "patch": {"pipeline": {"schedule": "interleaved", "chunks": 2}}},
+               {"name": "dualpipe", "patch": {"pipeline": {"schedule": "dualpipe"}}},
                {"name": "dp", "patch": {"mesh": {"dp": 2, "pp": 2}, "pipeline": {"schedule": "zb_h1"}, "train": {"micro_batches": 4}}},
                {"name": "all", "patch": {"head": {"over": "all"}, "pipeline": {"schedule": "gpipe"}}}]
 }

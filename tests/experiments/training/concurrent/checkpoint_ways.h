@@ -54,6 +54,8 @@ inline std::vector<Way> ways() {
   PipelineConfig interleaved;
   interleaved.schedule = "interleaved";
   interleaved.chunks = 2;
+  PipelineConfig two_copies;
+  two_copies.schedule = "chimera";
   return {{{Mesh(), 4}},
           {{Mesh(2), 2}},
           {{Mesh(2), 2, Logits::gathered}, {{"fc", gathered}, {"conv2", gathered}}, ShardedState::optimizer},
@@ -66,7 +68,9 @@ inline std::vector<Way> ways() {
           {{Mesh(2, 2), 2, Logits::sharded, {}, {Axis::pp}}},
           {{Mesh(1, 1, 4), 4, Logits::transposed}},
           {{Mesh(2, 1, 2), 2, Logits::sharded, {}, every_axis, {5, 0, 2, 4}}},
-          {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer}};
+          {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer},
+          {{Mesh(1, 2), 4, Logits::sharded, two_copies, test::last_stage}},
+          {{Mesh(2, 4), 2, Logits::fused, two_copies, {Axis::dp}}, {{"fc", gathered}}, ShardedState::optimizer}};
 }
 
 inline test::Outcome run(const Way& way, const Experiment& experiment, const Course& course) {

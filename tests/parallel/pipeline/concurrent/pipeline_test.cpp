@@ -79,6 +79,8 @@ void check_random_case(std::uint64_t seed) {
   CAPTURE(name_of(layout.pipeline.offload));
   CAPTURE(static_cast<int>(experiment.train.shard));
   CAPTURE(batch);
+  // Two copies of each stage add up their gradients last, in another order than one stage.
+  if (type.copies > 1) return test::check_against_reference(experiment, model, layout);
   test::check_same_bits(experiment, model, layout, flat);
 }
 
@@ -91,11 +93,12 @@ TEST_CASE("random models give the same bits in random stages under every schedul
 }
 
 TEST_CASE("a head over all ranks of a pipeline equals the serial reference") {
-  for (const char* const schedule : {"naive", "gpipe", "1f1b", "zb_h1", "zb_v", "dualpipe_v", "hanayo"}) {
+  for (const char* const schedule :
+       {"naive", "gpipe", "1f1b", "zb_h1", "zb_v", "dualpipe_v", "hanayo", "chimera", "dualpipe"}) {
     CAPTURE(schedule);
     RandomStream draws({7}, Purpose::test, 5, 0);
     const test::ModelPointer model = test::random_model(draws, {}, Mesh());
-    Layout layout{Mesh(1, 3, 1), 6};
+    Layout layout{Mesh(1, copies_of_stages(schedule) > 1 ? 2 : 3, 1), 6};
     layout.pipeline.schedule = schedule;
     test::check_against_reference(test::small_experiment(33, 17, 6, DType::f64), model, layout);
   }
