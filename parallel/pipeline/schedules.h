@@ -36,6 +36,12 @@ Schedule interleaved_zb_long(const ScheduleShape& shape);  // the same with inte
 Schedule dualpipe_v(const ScheduleShape& shape);           // DeepSeek-V3's DualPipe cut in half
 Schedule hanayo(const ScheduleShape& shape);               // Liu et al. 2023: waves
 
+// InputError for micro-batches or chunks that these schedules do not take; `name` is that of one of them.
+void check_interleaved(std::string_view name, const ScheduleShape& shape);  // also both interleaved_zb
+void check_zb_h2(std::string_view name, const ScheduleShape& shape);
+void check_dualpipe_v(std::string_view name, const ScheduleShape& shape);
+void check_hanayo(std::string_view name, const ScheduleShape& shape);
+
 struct ScheduleType {
   std::string_view name;         // as in an experiment: `1f1b`
   std::string_view description;  // one line for `heddle list schedules`
@@ -43,6 +49,8 @@ struct ScheduleType {
   /// The least and the largest number of chunks that it takes; if empty, there is no largest.
   int min_chunks = 1;
   std::optional<int> max_chunks = 1;
+  /// InputError for other shapes that `make` does not take; null if there are none.
+  void (*check)(std::string_view name, const ScheduleShape&) = nullptr;
 };
 /// All named schedules, in the order in which `heddle list schedules` prints them. A new one is a function and a row.
 std::span<const ScheduleType> schedule_types();
@@ -56,6 +64,8 @@ int default_chunks(std::string_view name);
 
 /// InputError for an unknown name, which suggests the nearest one; for chunks that the schedule does not take; for
 /// fewer micro-batches than it needs; for micro-batches that its chunks do not divide.
+void check_shape(std::string_view name, const ScheduleShape& shape);
+/// The same errors, and those of an extension's schedule.
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
 
 }  // namespace heddle

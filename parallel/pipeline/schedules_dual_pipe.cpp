@@ -91,17 +91,20 @@ void append_dual_pipe(DualPipeRank list, int ranks, int rank, int micro_batches)
 
 }  // namespace
 
+void check_dualpipe_v(std::string_view name, const ScheduleShape& shape) {
+  const int least = 2 * shape.ranks;
+  if (shape.micro_batches < least)
+    fail<InputError>("{}: expected at least {} micro-batches for {} {}, got {}", name, least, shape.ranks,
+                     shape.ranks == 1 ? "rank" : "ranks", shape.micro_batches);
+}
+
 /// As PyTorch's ScheduleDualPipeV. Bubble (p-1)(F&B + B - 3W) on the ranks with most of it, F&B being the time of an
 /// overlapped pair, all of one stage; p + 1/2 micro-batches are alive. `+` joins a pair:
 ///
 ///   0: F0 F1 F2 f0 i0 w0 f1 F3+b1       f2+B0    b2       f3+B1    b3    I2 W2 I3 W3
 ///   1:    F0 f0 F1 f1 F2 b0    f2+B0    F3+b1    f3+B1    b2    B2       i3 I3 w3 W3
 Schedule dualpipe_v(const ScheduleShape& shape) {
-  const int least = 2 * shape.ranks;
-  if (shape.micro_batches < least) {
-    fail<InputError>("dualpipe_v: expected at least {} micro-batches for {} {}, got {}", least, shape.ranks,
-                     shape.ranks == 1 ? "rank" : "ranks", shape.micro_batches);
-  }
+  check_dualpipe_v("dualpipe_v", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, folded_stages(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     append_dual_pipe({schedule.ranks[static_cast<std::size_t>(rank)], shape.ranks, rank}, shape.ranks, rank,
