@@ -1,5 +1,7 @@
 #include "experiments/layout_search/layout.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace heddle {
@@ -27,6 +29,12 @@ std::string value_of(const Layout& layout, LayoutOption option) {
       return std::string(name_of(layout.logits));
   }
   return {};
+}
+
+int distance(const Layout& a, const Layout& b) {
+  return static_cast<int>(
+      std::count_if(all_of<LayoutOption>.begin(), all_of<LayoutOption>.end(),
+                    [&](LayoutOption option) { return value_of(a, option) != value_of(b, option); }));
 }
 
 std::string to_string(const Layout& layout) {

@@ -51,6 +51,8 @@ inline constexpr auto enum_names<LayoutOption> = enum_table<LayoutOption>({
 
 /// An option's value in words: `dp 2 x pp 4`, `interleaved, v = 2` with v stages per rank.
 std::string value_of(const Layout& layout, LayoutOption option);
+/// The number of options in which they differ.
+int distance(const Layout& a, const Layout& b);
 /// All of them in one line, which is different for every layout.
 std::string to_string(const Layout& layout);
 

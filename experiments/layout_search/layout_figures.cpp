@@ -29,6 +29,9 @@ HeadShares shares_of(const HeadConfig& head, bool clips_norm) {
   return shares;
 }
 
+/// A schedule of more micro-batches than so many for each rank repeats itself: time and memory grow evenly.
+constexpr std::int64_t max_rounds = 8;
+
 /// The bytes of a micro-batch's activations that a rank keeps of a stage.
 double activation_bytes(const RunPlan& plan, int stage, const StageLoads& loads) {
   const IndexRange range = plan.range(stage);
@@ -88,52 +91,42 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
   for (std::size_t i = 0; i < costs.layers.size(); ++i) {
     const bool has_weights = !model->applications()[i].layer->parameters().empty();
     const double pass = costs.layers[i].seconds / (has_weights ? 3 : 2) / micro_batches;
-    PlacedLayer& layer = layers.emplace_back();
-    layer = {.forward = pass, .backward_input = pass, .backward_weight = has_weights ? pass : 0};
-    layer.weight_bytes = static_cast<double>(costs.layers[i].parameters) * sizeof(float);
-    for (const CollectiveCost& collective : costs.layers[i].collectives) {
-      const bool is_at_end = collective.payload == Payload::gradients && collective.operation == Operation::all_reduce;
-      const bool is_of_shards = layout.shard == ShardedState::optimizer &&
-                                (collective.payload == Payload::gradients || collective.payload == Payload::weights);
-      if (is_at_end || is_of_shards) {
-        layer.step_end += collective.seconds;
-      } else {
-        layer.forward += collective.seconds / micro_batches / 2;
-        layer.backward_input += collective.seconds / micro_batches / 2;
-      }
-    }
+    // Of small micro-batches, each pass reads the weights, and the last one adds to their gradient.
+    const double weight_bytes = static_cast<double>(costs.layers[i].parameters) * sizeof(float);
+    const double reading = weight_bytes / experiment.profile.bandwidth;
+    layers.push_back({.pass = std::max(pass, reading),
+                      .backward_weight = has_weights ? std::max(pass, 2 * reading) : 0,
+                      .weight_bytes = weight_bytes});
   }
-  for (const RedistributionCost& redistribution : costs.redistributions) {
-    PlacedLayer& reader = layers[std::min(redistribution.reader, layers.size() - 1)];
-    for (const ConversionCost& step : redistribution.steps) {
-      if (step.forward) reader.forward += step.forward->seconds / micro_batches;
-      if (step.backward) reader.backward_input += step.backward->seconds / micro_batches;
-    }
-  }
-  return placed_[key] = {model, placement, std::move(layers)};
+  PlacedModel& made = placed_[key];
+  made = {.model = model,
+          .placement = placement,
+          .layers = std::move(layers),
+          .messages = layer_messages(*model, *placement, options, costs)};
+  for (const BalanceBy by : all_of<BalanceBy>)
+    made.loads.at(static_cast<std::size_t>(by)) = loads_of(*model, *placement, options, by);
+  return made;
 }
 
 StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
                                          const StageLoads& loads) const {
   const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
   const auto micro_batches = static_cast<double>(options.micro_batches);
-  const auto tp = static_cast<double>(experiment.mesh.tp);
   const bool offloads = has_transfers(plan.training->schedule);
   StageProfile profile;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     StageCosts costs{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
     for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i) {
       const PlacedLayer& layer = placed.layers[static_cast<std::size_t>(i)];
-      costs.forward += layer.forward;
-      costs.backward_input += layer.backward_input + (plan.has_sqrt_segments ? layer.forward : 0);
+      costs.forward += layer.pass;
+      costs.backward_input += layer.pass + (plan.has_sqrt_segments ? layer.pass : 0);
       costs.backward_weight += layer.backward_weight;
     }
-    // predicted_seconds divides what it is given of a whole micro-batch by tp; these are a rank's.
-    for (double StageCosts::*cost : {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight})
-      costs.*cost *= tp;
     costs.recompute = costs.forward;
+    costs.activations = costs.weight_inputs = activation_bytes(plan, stage, loads);
+    costs.input = loads.held[static_cast<std::size_t>(plan.range(stage).begin)];
     profile.later.push_back(costs);
-    profile.offloaded_bytes.push_back(offloads ? std::llround(tp * activation_bytes(plan, stage, loads)) : 0);
+    profile.offloaded_bytes.push_back(offloads ? std::llround(costs.activations) : 0);
   }
   profile.first = profile.later;
   const std::vector<LayerCosts> heads = planned_heads(experiment, *plan.model, options, plan.last_rank());
@@ -152,17 +145,13 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
     elements += application.layer->parameter_elements();
   // A step reads the gradient and reads and writes the weights and each of the optimizer's states.
   const auto touched = static_cast<double>(3 + 2 * options.optimizer_states) * sizeof(float);
-  const auto copies = options.shards_optimizer ? static_cast<double>(experiment.mesh.dp) : 1;
-  profile.optimizer = static_cast<double>(elements) * touched / copies / experiment.profile.bandwidth;
+  profile.optimizer = static_cast<double>(elements) * touched / experiment.profile.bandwidth;
   return profile;
 }
 
 std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
-                                       const StageLoads& loads) const {
-  const Schedule& schedule = plan.training->schedule;
-  SimulationCosts costs;
-  costs.stages.clear();
-  std::vector<double> held(static_cast<std::size_t>(schedule.size()), 0);
+                                       const StageLoads& loads, std::span<const double> kept) const {
+  std::vector<double> held(kept.begin(), kept.end());
   for (int stage = 0; stage < plan.stages(); ++stage) {
     double& of_rank = held[static_cast<std::size_t>(plan.rank_of()[static_cast<std::size_t>(stage)])];
     const IndexRange range = plan.range(stage);
@@ -174,15 +163,9 @@ std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPl
     of_rank += workspace_ * weights;
     if (experiment.mesh.dp > 1)  // the buckets in which gradients are summed
       of_rank += std::min(weights, static_cast<double>(experiment.train.bucket_bytes));
-    const double activations = activation_bytes(plan, stage, loads);
-    if (plan.has_sqrt_segments) of_rank += activations;  // once all values of one segment
-    costs.stages.push_back({.activations = activations,
-                            .weight_inputs = activations,
-                            .input = loads.held[static_cast<std::size_t>(range.begin)]});
+    if (plan.has_sqrt_segments) of_rank += activation_bytes(plan, stage, loads);  // once all values of one segment
   }
-  const std::vector<double> peaks = simulate(schedule, costs).peak_memory;
-  double most = 0;
-  for (std::size_t rank = 0; rank < held.size(); ++rank) most = std::max(most, held[rank] + peaks[rank]);
+  double most = *std::max_element(held.begin(), held.end());
   if (experiment.head.is_everywhere())
     most += static_cast<double>(planned_head_bytes(experiment, embedding_size(*plan.model), plan.placement->mesh));
   return static_cast<std::int64_t>(most);
@@ -191,24 +174,38 @@ std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPl
 LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
   const Experiment experiment = space_.experiment(layout);
   const PlacedModel& placed = this->placed(layout, experiment);
+  const std::int64_t ranks = layout.mesh.pp;
+  if (layout.schedule == "csv" || layout.micro_batches <= max_rounds * ranks)
+    return figures_of(experiment, placed, schedule_of(experiment));
+  const auto figures_after = [&](std::int64_t rounds) {
+    Experiment shortened = experiment;
+    shortened.train.micro_batches = rounds * ranks;
+    return figures_of(experiment, placed, schedule_of(shortened));
+  };
+  const LayoutFigures fewer = figures_after(max_rounds / 2);
+  LayoutFigures figures = figures_after(max_rounds);
+  const double others =
+      static_cast<double>(layout.micro_batches - max_rounds * ranks) / static_cast<double>(max_rounds / 2 * ranks);
+  figures.seconds += others * (figures.seconds - fewer.seconds);
+  figures.bytes += std::llround(others * static_cast<double>(figures.bytes - fewer.bytes));
+  return figures;
+}
+
+LayoutFigures LayoutEstimator::figures_of(const Experiment& experiment, const PlacedModel& placed,
+                                          Schedule schedule) const {
   RunPlan plan;
   plan.model = placed.model;
   plan.placement = placed.placement;
-  Schedule schedule = schedule_of(experiment);
-  plan.cut = cut_of(*plan.model, experiment, *plan.placement, schedule);
+  const auto loads_by = [&](BalanceBy by) { return placed.loads.at(static_cast<std::size_t>(by)); };
+  plan.cut = cut_of(*plan.model, experiment, plan.placement->mesh, schedule, loads_by);
   plan.has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
-  plan.training = make_program(std::move(schedule));
-  const StageLoads loads =
-      stage_loads(*plan.model, experiment, *plan.placement, plan.training->schedule, BalanceBy::memory);
+  const StageLoads loads = stage_loads(loads_by(BalanceBy::memory), *plan.model, experiment, plan.placement->mesh,
+                                       schedule, BalanceBy::memory);
+  // Nothing executes it, so that it needs no waits.
+  plan.training = std::make_shared<PipelineProgram>(PipelineProgram{.schedule = std::move(schedule), .waits = {}});
   const StageProfile profile = profile_of(experiment, plan, placed, loads);
-  std::vector<double> step_end(static_cast<std::size_t>(experiment.mesh.pp), 0);
-  for (int stage = 0; stage < plan.stages(); ++stage)
-    for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i)
-      step_end[static_cast<std::size_t>(plan.rank_of()[static_cast<std::size_t>(stage)])] +=
-          placed.layers[static_cast<std::size_t>(i)].step_end;
-  return {.seconds = predicted_seconds(experiment, plan, std::span(&profile, 1)) +
-                     *std::max_element(step_end.begin(), step_end.end()),
-          .bytes = bytes_of(experiment, plan, placed, loads)};
+  const PredictedStep step = predicted_step(experiment, plan, profile, placed.messages);
+  return {.seconds = step.seconds, .bytes = bytes_of(experiment, plan, placed, loads, step.peak_memory)};
 }
 
 double bound_seconds(const Experiment& experiment, int ranks) {

@@ -1,14 +1,17 @@
 // What a layout costs: the time of a step, and the memory of the fullest rank.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "experiments/layout_search/layout_space.h"
+#include "experiments/training/prediction/layer_messages.h"
 #include "experiments/training/prediction/stage_profile.h"
 #include "framework/tensors/memory.h"
 #include "layers/planner/placement_costs.h"
@@ -40,6 +43,9 @@ class LayoutPlanner {
 /// Estimates layouts without simulating their ranks one by one, so that thousands of ranks take milliseconds: the
 /// planner's costs of the layers, the simulated schedule of one pipeline, and the sums of gradients after it.
 class LayoutEstimator {
+  template <class T>
+  using PerBalance = std::array<T, enumerator_count<BalanceBy>()>;
+
  public:
   /// `serial`: the figures of one sample's step on one rank, which show how much workspace the weights take.
   LayoutEstimator(const LayoutSpace& space, const LayoutFigures& serial);
@@ -47,25 +53,28 @@ class LayoutEstimator {
   LayoutFigures estimate(const Layout& layout);
 
  private:
-  /// The seconds of a layer, with the messages within its stage: for each micro-batch, and after the last one.
+  /// The seconds that a layer computes for each micro-batch.
   struct PlacedLayer {
-    double forward = 0;
-    double backward_input = 0;
-    double backward_weight = 0;
-    double step_end = 0;
-    double weight_bytes = 0;  // of the parameters that a rank keeps
+    double pass = 0;             // forward, and the backward to its inputs
+    double backward_weight = 0;  // 0 if it has no weights
+    double weight_bytes = 0;     // of the parameters that a rank keeps
   };
   struct PlacedModel {
     std::shared_ptr<const ModelSpec> model;
     std::shared_ptr<const ModelPlacement> placement;
     std::vector<PlacedLayer> layers;
+    std::vector<LayerMessages> messages;
+    PerBalance<StageLoads> loads{};  // what loads_of gives
   };
 
   const PlacedModel& placed(const Layout& layout, const Experiment& experiment);
+  /// `schedule`: the experiment's, or one of fewer micro-batches of the same size.
+  LayoutFigures figures_of(const Experiment& experiment, const PlacedModel& placed, Schedule schedule) const;
   StageProfile profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
                           const StageLoads& loads) const;
+  /// `kept`: what each rank of a pipeline keeps for the backward at most.
   std::int64_t bytes_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
-                        const StageLoads& loads) const;
+                        const StageLoads& loads, std::span<const double> kept) const;
 
   const LayoutSpace& space_;
   double workspace_ = 0;  // bytes for each byte of weights

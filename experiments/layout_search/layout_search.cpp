@@ -18,6 +18,11 @@ constexpr std::size_t max_best = 10;
 constexpr std::size_t max_starts = 6;
 /// A change is planned unless its estimate is worse than that of the layout before by more than this factor.
 constexpr double max_estimated_loss = 1.25;
+/// The share of LayoutSearchOptions::max_work that is kept for the layouts that lead the ranking in the end.
+constexpr double kept_work = 0.2;
+/// All starts are estimated if their schedules have so many cells together, else one schedule for each mesh and number
+/// of micro-batches.
+constexpr std::int64_t max_start_cells = 1'000'000;
 
 using Weighed = std::optional<WeighedLayout>;  // nothing where the layout is not possible
 
@@ -38,10 +43,11 @@ class Search {
     result_.considered = space_.size();
     result_.bound = bound_seconds(written_, options_.ranks);
     result_.norm_groups = space_.fixed_norm_groups();
-    plan_written();
+    weigh_written();
     if (!plan_all()) {
       estimate_starts();
       plan_promising();
+      plan_leaders();
     }
     gather();
     return std::move(result_);
@@ -61,8 +67,8 @@ class Search {
   }
   double work_of(const Layout& layout) const { return work_of(layout.mesh, layout.micro_batches); }
   /// One that cannot be simulated within the bound is never planned, and the last one may pass the bound.
-  bool can_plan(const Layout& layout) const {
-    return work_ < options_.max_work && work_of(layout) <= options_.max_work;
+  bool can_plan(const Layout& layout, double share) const {
+    return work_ < share * options_.max_work && work_of(layout) <= options_.max_work;
   }
 
   WeighedLayout weighed(const Layout& layout, const LayoutFigures& figures) const {
@@ -104,26 +110,31 @@ class Search {
     });
   }
 
-  /// The order of preference: what fits by time, and then what does not fit by memory.
-  static bool is_better(const WeighedLayout& a, const WeighedLayout& b, Goal goal = Goal::seconds) {
+  /// The order of preference: what fits by time, and then what does not fit by memory. Of equal ones, that which is
+  /// closer to the experiment.
+  bool is_better(const WeighedLayout& a, const WeighedLayout& b, Goal goal = Goal::seconds) const {
     if (goal == Goal::seconds && a.fits != b.fits) return a.fits;
     const bool by_bytes = goal == Goal::bytes || !a.fits;
     const auto of = [by_bytes](const WeighedLayout& each) {
       const auto bytes = static_cast<double>(each.figures.bytes);
-      return by_bytes ? std::pair(bytes, each.figures.seconds) : std::pair(each.figures.seconds, bytes);
+      const double seconds = static_cast<float>(each.figures.seconds);  // sums in another order differ in later digits
+      return by_bytes ? std::pair(bytes, seconds) : std::pair(seconds, bytes);
     };
-    return of(a) < of(b);
+    if (of(a) != of(b)) return of(a) < of(b);
+    return distance(a.layout, space_.written()) < distance(b.layout, space_.written());
   }
 
   /// Best first.
-  static std::vector<WeighedLayout> ranked(std::vector<WeighedLayout> layouts) {
-    std::sort(layouts.begin(), layouts.end(), [](const auto& a, const auto& b) { return is_better(a, b); });
+  std::vector<WeighedLayout> ranked(std::vector<WeighedLayout> layouts) const {
+    std::stable_sort(layouts.begin(), layouts.end(), [this](const auto& a, const auto& b) { return is_better(a, b); });
     return layouts;
   }
 
-  void plan_written() {
-    if (work_of(written_.mesh, written_.train.micro_batches) > options_.max_work) return;
-    result_.written = weighed(space_.written(), planner_.plan(written_));
+  void weigh_written() {
+    if (work_of(written_.mesh, written_.train.micro_batches) <= options_.max_work)
+      result_.written = weighed(space_.written(), planner_.plan(written_));
+    else if (mesh_of(space_.written().mesh).size() == options_.ranks)
+      result_.written = estimated(space_.written());
   }
 
   /// Returns false if there are too many.
@@ -165,7 +176,7 @@ class Search {
 
   void estimate_starts() {
     std::vector<WeighedLayout> starts;
-    for (const Layout& layout : space_.starts()) {
+    for (const Layout& layout : starts_to_estimate()) {
       if (stops()) return;
       if (const Weighed& start = estimated(layout)) starts.push_back(*start);
     }
@@ -184,19 +195,25 @@ class Search {
       if (meshes.insert(value_of(start.layout, LayoutOption::mesh)).second) improve(start, Goal::seconds);
     }
     improve(*std::min_element(starts.begin(), starts.end(),
-                              [](const auto& a, const auto& b) { return is_better(a, b, Goal::bytes); }),
+                              [this](const auto& a, const auto& b) { return is_better(a, b, Goal::bytes); }),
             Goal::bytes);
+  }
+
+  std::vector<Layout> starts_to_estimate() const {
+    std::int64_t cells = 0;
+    for (const Layout& start : space_.starts()) cells += start.mesh.pp * start.chunks * start.micro_batches;
+    return cells <= max_start_cells ? space_.starts() : space_.starts_of_one_schedule();
   }
 
   void plan_promising() {
     plan_changes_of_written();
     const std::vector<WeighedLayout> finalists = ranked(known_in(estimates_));
     for (const WeighedLayout& finalist : front_of(finalists))
-      if (!stops() && can_plan(finalist.layout) && work_ < options_.max_work / 3) (void)planned(finalist.layout);
+      if (!stops() && can_plan(finalist.layout, 1.0 / 3)) (void)planned(finalist.layout);
     for (const WeighedLayout& finalist : finalists)
-      if (!stops() && can_plan(finalist.layout) && work_ < options_.max_work / 2) (void)planned(finalist.layout);
+      if (!stops() && can_plan(finalist.layout, 1.0 / 2)) (void)planned(finalist.layout);
     const auto weigh = [this](const Layout& before, const Layout& layout) -> Weighed {
-      if (!is_promising(before, layout) || !can_plan(layout)) return {};
+      if (!is_promising(before, layout) || !can_plan(layout, 1 - kept_work)) return {};
       return planned(layout);
     };
     const std::vector<WeighedLayout> starts = ranked(known_in(plans_));
@@ -216,7 +233,22 @@ class Search {
       }
       changed = ranked(std::move(changed));
       for (std::size_t i = 0; i < std::min(max_planned, changed.size()); ++i)
-        if (!stops() && can_plan(changed[i].layout)) (void)planned(changed[i].layout);
+        if (!stops() && can_plan(changed[i].layout, 1)) (void)planned(changed[i].layout);
+    }
+  }
+
+  /// Plans the layouts that lead the ranking by an estimate, until all that can be planned are.
+  void plan_leaders() {
+    for (bool has_planned = true; has_planned && !stops();) {
+      has_planned = false;
+      std::vector<WeighedLayout> leaders = ranked(known_layouts());
+      leaders.resize(std::min(max_best, leaders.size()));
+      for (const WeighedLayout& leader : leaders) {
+        if (leader.is_planned() || !can_plan(leader.layout, 1)) continue;
+        (void)planned(leader.layout);
+        has_planned = true;
+        break;
+      }
     }
   }
 
@@ -238,6 +270,30 @@ class Search {
     return all;
   }
 
+  /// The plans, and the estimates of layouts that are not planned: as much larger as the plan that exceeds its estimate
+  /// most, so that a layout leads by an estimate only if no error that is known could have made it lead.
+  std::vector<WeighedLayout> known_layouts() const {
+    double later = 1;
+    double larger = 1;
+    for (const auto& [name, plan] : plans_) {
+      const auto estimate = estimates_.find(name);
+      if (!plan || estimate == estimates_.end() || !estimate->second) continue;
+      const LayoutFigures& estimated = estimate->second->figures;
+      later = std::max(later, plan->figures.seconds / estimated.seconds);
+      larger = std::max(larger, static_cast<double>(plan->figures.bytes) / static_cast<double>(estimated.bytes));
+    }
+    std::vector<WeighedLayout> all = known_in(plans_);
+    for (const auto& [name, estimate] : estimates_)
+      if (estimate && !plans_.contains(name)) all.push_back(scaled(*estimate, later, larger));
+    return all;
+  }
+  WeighedLayout scaled(const WeighedLayout& estimate, double later, double larger) const {
+    LayoutFigures figures = estimate.figures;
+    figures.seconds *= later;
+    figures.bytes = std::llround(larger * static_cast<double>(figures.bytes));
+    return weighed(estimate.layout, figures);
+  }
+
   /// Those than which none is both faster and smaller, from the fastest on.
   static std::vector<WeighedLayout> front_of(std::vector<WeighedLayout> all) {
     std::sort(all.begin(), all.end(), [](const WeighedLayout& a, const WeighedLayout& b) {
@@ -250,41 +306,46 @@ class Search {
   }
 
   void gather() {
-    std::vector<WeighedLayout> all = known_in(plans_);
-    if (all.empty()) all = checked_estimates();
-    if (all.empty()) space_.refuse_all(refusals_);
+    const std::vector<WeighedLayout> all = ranked(known_layouts());
+    if (result_.written && !result_.written->is_planned()) {
+      const std::string name = to_string(space_.written());
+      const auto same = [&](const WeighedLayout& each) { return to_string(each.layout) == name; };
+      if (const auto found = std::find_if(all.begin(), all.end(), same); found != all.end()) result_.written = *found;
+    }
     result_.estimated = estimates_.size();
     result_.planned = plans_.size();
-    result_.front = front_of(all);
-    result_.smallest = result_.front.back();
-    all = ranked(std::move(all));
-    for (const WeighedLayout& each : all)
-      if (each.fits && result_.best.size() < max_best) result_.best.push_back(each);
+    for (const WeighedLayout& each : all) {
+      if (result_.best.size() == max_best || !each.fits) break;
+      if (is_accepted(each)) result_.best.push_back(each);
+    }
+    for (const WeighedLayout& each : front_of(all))
+      if (is_accepted(each)) result_.front.push_back(each);
+    if (result_.front.empty()) space_.refuse_all(refusals_);
+    const std::vector<WeighedLayout> plans = known_in(plans_);
+    result_.smallest = plans.empty() ? result_.front.back() : front_of(plans).back();
     gather_changes(all);
   }
 
-  /// The best estimates, of layouts that the experiment's checks accept.
-  std::vector<WeighedLayout> checked_estimates() {
-    std::vector<WeighedLayout> found;
-    for (const WeighedLayout& estimate : ranked(known_in(estimates_))) {
-      if (found.size() == max_best) break;
-      try {
-        check(space_.experiment(estimate.layout));
-        found.push_back(estimate);
-      } catch (const InputError& error) {
-        refuse(estimate.layout, error);
-      }
+  /// Whether the experiment's checks accept the layout, which a plan of it has shown.
+  bool is_accepted(const WeighedLayout& weighed) {
+    if (weighed.is_planned()) return true;
+    try {
+      check(space_.experiment(weighed.layout));
+      return true;
+    } catch (const InputError& error) {
+      refuse(weighed.layout, error);
+      return false;
     }
-    return found;
   }
 
   /// `all`: best first.
   void gather_changes(const std::vector<WeighedLayout>& all) {
+    if (!result_.written) return;
     for (const LayoutOption option : all_of<LayoutOption>) {
-      std::vector<std::string> names;
-      for (const Layout& layout : space_.changes(space_.written(), option)) names.push_back(to_string(layout));
+      std::set<std::string> names;
+      for (const Layout& layout : space_.changes(space_.written(), option)) names.insert(to_string(layout));
       const auto found = std::find_if(all.begin(), all.end(), [&](const WeighedLayout& each) {
-        return each.fits && std::find(names.begin(), names.end(), to_string(each.layout)) != names.end();
+        return each.fits && names.contains(to_string(each.layout)) && is_accepted(each);
       });
       if (found != all.end()) result_.changes.push_back({option, *found});
     }

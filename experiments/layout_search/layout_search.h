@@ -3,8 +3,9 @@
 // The whole space is too large to plan. All meshes, numbers of micro-batches, schedules and recomputations are
 // estimated (LayoutEstimator), and the best of them improved one option at a time. The most promising are planned
 // (LayoutPlanner), and the best of these is again improved one option at a time, until nothing that is promising is
-// left or the search has simulated enough. Where few layouts are possible, all are planned. The same search gives the
-// same result on every machine.
+// left or the search has simulated enough. Where few layouts are possible, all are planned. Layouts that are too large
+// to be planned are ranked by their estimates, made larger by the largest error that the plans of others have shown.
+// The same search gives the same result on every machine.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 
 namespace heddle {
 
+/// Planned, or estimated.
 struct WeighedLayout {
   Layout layout{};
   LayoutFigures figures{};
@@ -42,15 +44,17 @@ struct LayoutSearchOptions {
 };
 
 struct LayoutSearchResult {
-  /// The experiment as it is, whose mesh may have another number of ranks. Absent if simulating it is too much.
+  /// The experiment as it is, whose mesh may have another number of ranks. If
+  /// simulating it is too much, it is estimated, or absent if it has.
   std::optional<WeighedLayout> written{};
-  /// The fastest layouts that fit, at most ten. Planned ones, unless the space has none small enough to simulate.
+  /// The fastest layouts that fit, at most ten. Of those whose times agree to seven digits, the smaller one comes
+  /// first, and then the one that differs from the experiment in fewer options.
   std::vector<WeighedLayout> best{};
   /// Those than which no other layout is both faster and smaller, from the fastest to the smallest.
   std::vector<WeighedLayout> front{};
   /// For each option the fastest layout that fits and differs from the experiment's in that option alone.
   std::vector<LayoutChange> changes{};
-  /// The layout with the smallest peak memory. The best of all if none fits.
+  /// The layout with the smallest peak memory, planned if any is.
   WeighedLayout smallest{};
   double bound = 0;  // bound_seconds
   /// The parts of the batch that batch norms normalise, if the search had to keep their number.

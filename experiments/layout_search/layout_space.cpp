@@ -1,6 +1,7 @@
 #include "experiments/layout_search/layout_space.h"
 
 #include <algorithm>
+#include <set>
 
 #include "experiments/training/layout/fastest_placements.h"
 #include "experiments/training/layout/model_layout.h"
@@ -19,6 +20,13 @@ constexpr int max_chunks = 4;
 /// The axes of a set along which the mesh has several ranks.
 AxisSet effective(AxisSet over, const MeshConfig& mesh) {
   return mesh_of(mesh).larger_than_one(over);
+}
+
+std::vector<std::int64_t> divisors_of(std::int64_t number) {
+  std::set<std::int64_t> found;
+  for (std::int64_t divisor = 1; divisor <= number / divisor; ++divisor)
+    if (number % divisor == 0) found.insert({divisor, number / divisor});
+  return {found.begin(), found.end()};
 }
 
 /// The parts of the batch that batch norms normalise by themselves.
@@ -54,6 +62,10 @@ LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreed
               .shard = written.train.shard,
               .over = written.head.over,
               .logits = written.head.logits};
+  if (freedom.micro_batches) micro_batches_ = divisors_of(written.train.batch);
+  std::erase_if(micro_batches_,
+                [&](std::int64_t count) { return count == written_.micro_batches || count > max_micro_batches; });
+  micro_batches_.insert(micro_batches_.begin(), written_.micro_batches);
   add_meshes();
   add_starts();
 }
@@ -102,17 +114,13 @@ std::optional<std::int64_t> LayoutSpace::fixed_norm_groups() const {
 }
 
 std::vector<std::int64_t> LayoutSpace::micro_batches_of(const MeshConfig& mesh) const {
-  const std::int64_t batch = experiment_.train.batch;
   const std::optional<std::int64_t> groups = fixed_norm_groups();
   std::vector<std::int64_t> found;
-  for (std::int64_t count = 1; count <= batch / mesh.dp; ++count) {
-    if (freedom_.micro_batches ? batch % count != 0 && count != written_.micro_batches
-                               : count != written_.micro_batches)
-      continue;
+  for (const std::int64_t count : micro_batches_) {
+    if (count > experiment_.train.batch / mesh.dp) continue;
     if (groups && norm_groups(experiment_, mesh.dp, count) != *groups) continue;
     found.push_back(count);
   }
-  put_first(found, written_.micro_batches);
   return found;
 }
 
@@ -132,9 +140,8 @@ const std::vector<LayoutSpace::Scheduled>& LayoutSpace::schedules_of(std::int64_
     for (int chunks = type.min_chunks;
          type.copies == 1 && chunks <= std::min(type.max_chunks.value_or(max_chunks), max_chunks); ++chunks) {
       if (pp * chunks > static_cast<std::int64_t>(applications_)) continue;
-      if (pp * chunks > max_cells / micro_batches) continue;
       try {
-        (void)make_schedule(
+        check_shape(
             type.name,
             {.ranks = static_cast<int>(pp), .micro_batches = static_cast<int>(micro_batches), .chunks = chunks});
         found.push_back({.name = std::string(type.name), .chunks = chunks});
@@ -353,6 +360,20 @@ void LayoutSpace::add_starts() {
           layout.recompute = recompute;
           if (const std::optional<Layout> possible = fitted(layout)) starts_.push_back(*possible);
         }
+}
+
+std::vector<Layout> LayoutSpace::starts_of_one_schedule() const {
+  std::vector<Layout> found;
+  for (const MeshConfig& mesh : meshes_)
+    for (const std::int64_t micro_batches : micro_batches_of(mesh)) {
+      Layout layout = written_;
+      layout.mesh = mesh;
+      layout.micro_batches = micro_batches;
+      layout.schedule = "1f1b";
+      layout.chunks = 1;
+      if (const std::optional<Layout> possible = fitted(layout)) found.push_back(*possible);
+    }
+  return found;
 }
 
 std::vector<Layout> LayoutSpace::all(std::size_t max_layouts) const {

@@ -45,6 +45,8 @@ class LayoutSpace {
   std::vector<Layout> changes(const Layout& from, LayoutOption option) const;
   /// Every mesh with every number of micro-batches, schedule and recomputation; the other options are as written.
   const std::vector<Layout>& starts() const { return starts_; }
+  /// Every mesh with every number of micro-batches under one schedule, 1f1b where it is possible.
+  std::vector<Layout> starts_of_one_schedule() const;
   /// All layouts, or none if there are more than this number.
   std::vector<Layout> all(std::size_t max_layouts) const;
   /// The number of layouts, if the planner finds placements of its own for each of them.
@@ -85,6 +87,7 @@ class LayoutSpace {
   LayoutFreedom freedom_;
   Layout written_;
   std::size_t applications_ = 0;
+  std::vector<std::int64_t> micro_batches_;  // their possible numbers, the experiment's own first
   bool has_batch_norms_ = false;
   bool names_stages_ = false;
   int ranks_;

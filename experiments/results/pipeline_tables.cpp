@@ -144,8 +144,8 @@ std::string predictions_text(const RunResult& run) {
   std::string text;
   for (const VariantResult& variant : run.variants) {
     const auto seconds = step_seconds(variant);
-    if (!seconds || !variant.pipeline || !variant.pipeline->predicted_seconds) continue;
-    const double predicted = *variant.pipeline->predicted_seconds;
+    if (!seconds || !variant.predicted_seconds) continue;
+    const double predicted = *variant.predicted_seconds;
     text += fmt::format("{}: predicted {}, {} {} ({})\n", shorten(variant.name, table_width / 3),
                         format_seconds(predicted), variant.device == "plan" ? "modelled" : "measured",
                         format_seconds(seconds->median), difference_text(predicted, seconds->median));

@@ -182,7 +182,7 @@ void add_pipeline(OrderedJson& json, const RunResult& run, const VariantResult& 
   json["speedup_over_first"] = or_null(speedup(variant, run.variants.front()));
   json["speedup_over_naive"] = naive == nullptr ? OrderedJson(nullptr) : or_null(speedup(variant, *naive));
   json["share_of_ideal"] = or_null(share_of_ideal(run, variant));
-  json["predicted_seconds"] = variant.pipeline ? or_null(variant.pipeline->predicted_seconds) : OrderedJson(nullptr);
+  json["predicted_seconds"] = or_null(variant.predicted_seconds);
 }
 
 OrderedJson variant_json(const RunResult& run, const VariantResult& variant) {

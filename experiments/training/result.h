@@ -89,8 +89,6 @@ struct PipelineResult {
   /// For each rank along pp, by the schedule: micro-batches kept for backward, and inputs kept to recompute from.
   std::vector<double> kept_micro_batches{};
   std::vector<double> kept_inputs{};
-  /// The time of a step, simulated with costs of the stages that were measured in isolation.
-  std::optional<double> predicted_seconds{};
   /// For each rank along pp, the output of its last stage for the largest micro-batch: `f32[8,28,28,128]`.
   std::vector<std::string> outputs{};
 };
@@ -124,7 +122,10 @@ struct VariantResult {
   std::vector<StepRecord> steps;
   std::vector<RankResult> ranks;
   std::optional<Evaluation> evaluation;
-  std::optional<SentInStep> sent_in_step;      // absent on one rank, and if not all steps ended
+  std::optional<SentInStep> sent_in_step;  // absent on one rank, and if not all steps ended
+  /// The time of a step, simulated with costs of the stages that were measured in isolation. Of several ranks on a
+  /// virtual clock, and of pipelines.
+  std::optional<double> predicted_seconds;
   std::optional<std::int64_t> flops_per_step;  // plan only
   std::string device = "cpu";                  // cpu | cuda | plan
   std::string clock = "wall";                  // wall | virtual

@@ -132,9 +132,10 @@ class VariantRun {
 
   /// Measures the stages and simulates a step with their costs.
   void predict() {
-    if (!leads() || !result_.pipeline || !experiment_.pipeline.predict || settings_.asks_bytes_only) return;
+    const bool is_predictable = result_.pipeline || (experiment_.is_virtual_time() && result_.ranks.size() > 1);
+    if (!leads() || !is_predictable || !experiment_.pipeline.predict || settings_.asks_bytes_only) return;
     observer_.on_status("measuring the stages");
-    result_.pipeline->predicted_seconds =
+    result_.predicted_seconds =
         predicted_seconds(experiment_, *plan_, profile_stages(experiment_, *dataset_, *plan_, stage_profiles_));
   }
 

@@ -47,26 +47,27 @@ int code_of(const Placements& placements) {
 }
 
 PlacementCosts::PlacementCosts(const ModelSpec& model, const PlannerOptions& options)
-    : model_(model), options_(options) {
-  const Mesh& mesh = options.mesh;
-  for (unsigned index = 1; index < groups_.size(); ++index) {
-    const AxisSet axes = AxisSet::of_index(index);
-    if (mesh.larger_than_one(axes) != axes) continue;
-    std::set<std::vector<std::int64_t>> known;
-    for (int rank = 0; rank < mesh.size(); ++rank) {
-      std::vector<int> ranks = mesh.ranks_over(axes, rank);
-      if (ranks.front() != rank) continue;
-      std::vector<std::int64_t> nodes;
-      for (const int member : ranks) nodes.push_back(options.links.node(member) - options.links.node(rank));
-      if (known.insert(nodes).second) groups_[index].push_back(std::move(ranks));
-    }
+    : model_(model), options_(options) {}
+
+const std::vector<NodeSpread>& PlacementCosts::spreads(AxisSet axes) const {
+  std::vector<NodeSpread>& known = spreads_[axes.index()];
+  if (!known.empty()) return known;
+  const Mesh& mesh = options_.mesh;
+  std::set<NodeSpread> different;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const Mesh::Coordinates at = mesh.coordinates(rank);
+    bool is_first = true;
+    axes.for_each([&](Axis axis) { is_first &= at[axis] == 0; });
+    if (is_first) different.insert(spread_of(options_.links, mesh.ranks_over(axes, rank)));
   }
+  known.assign(different.begin(), different.end());
+  return known;
 }
 
 double PlacementCosts::seconds(Operation operation, std::int64_t bytes, AxisSet axes) const {
   double slowest = 0;
-  for (const std::vector<int>& ranks : groups_[axes.index()])
-    slowest = std::max(slowest, collective_seconds(options_.links, operation, bytes, ranks));
+  for (const NodeSpread& spread : spreads(axes))
+    slowest = std::max(slowest, collective_seconds(options_.links, operation, bytes, spread));
   return rounded(slowest);
 }
 

@@ -98,6 +98,8 @@ class PlacementCosts {
   using ConversionKey = std::tuple<std::vector<std::int64_t>, bool, int, int>;
 
   double seconds(Operation operation, std::int64_t bytes, AxisSet axes) const;
+  /// The ways in which groups of ranks along these axes are spread over the nodes.
+  const std::vector<NodeSpread>& spreads(AxisSet axes) const;
   CollectiveCost cost_of(Payload payload, const LayerCollective& collective, std::int64_t times) const;
   double local_flops(const ModelSpec::Application& application, const LayerLayout& layout) const;
   /// `gives_gradient`: whether the gradient of an input is wanted.
@@ -108,8 +110,7 @@ class PlacementCosts {
 
   const ModelSpec& model_;
   PlannerOptions options_;
-  /// Groups of ranks by AxisSet::index(), one for each way in which a group can be spread over the nodes.
-  std::array<std::vector<std::vector<int>>, AxisSet::count> groups_;
+  mutable std::array<std::vector<NodeSpread>, AxisSet::count> spreads_;  // by AxisSet::index(), when first asked for
   std::map<ConversionKey, std::vector<ConversionCost>> conversions_;
 };
 

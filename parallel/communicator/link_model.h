@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "parallel/communicator/transport.h"
 
@@ -51,9 +52,19 @@ double message_seconds(const LinkModel& links, int from, int to, std::int64_t by
 /// Seconds for which a transfer to or from the host's memory occupies its link.
 double host_transfer_seconds(const LinkModel& links, std::int64_t bytes);
 
+/// How the ranks of a communicator are spread over the nodes, which is all that the time of a collective depends on.
+struct NodeSpread {
+  int ranks = 0;
+  std::vector<int> on_a_node{};  // the different numbers of them that the nodes have, ascending
+  auto operator<=>(const NodeSpread&) const = default;
+};
+/// The ranks are those of the communicator, in any order.
+NodeSpread spread_of(const LinkModel& links, std::span<const int> world_ranks);
+
 /// Seconds from the last rank's call to the end on all. `bytes` is n of the table above; where the parts of an
 /// all_to_all, gather or scatter are not equal, k/(k-1) of what the busiest rank sends to or gets from others stands
-/// for it. The ranks are those of the communicator, in any order. One rank alone takes no time.
+/// for it. One rank alone takes no time.
+double collective_seconds(const LinkModel& links, Operation operation, std::int64_t bytes, const NodeSpread& spread);
 double collective_seconds(const LinkModel& links, Operation operation, std::int64_t bytes,
                           std::span<const int> world_ranks);
 

@@ -25,31 +25,39 @@ constexpr std::array shipped{
                  "1f1b over several stages per rank, with a smaller bubble (Narayanan et al. 2021)",
                  interleaved,
                  1,
-                 {}},
+                 {},
+                 check_interleaved},
     ScheduleType{"looped_bfs", "breadth-first over several stages per rank (Lamy-Poirier 2023)", looped_bfs, 1, {}},
     ScheduleType{"zb_h1", "1f1b with the weight parts in its bubble, with the same memory (Qi et al. 2023)", zb_h1, 1,
                  1},
-    ScheduleType{"zb_h2", "no bubble if F = I = W, with twice the memory (Qi et al. 2023)", zb_h2, 1, 1},
+    ScheduleType{"zb_h2", "no bubble if F = I = W, with twice the memory (Qi et al. 2023)", zb_h2, 1, 1, check_zb_h2},
     ScheduleType{"zb_v", "no bubble if F = I = W, with 1f1b's memory on all ranks (Qi et al. 2024)", zb_v, 2, 2},
     ScheduleType{"v_half", "half of 1f1b's memory, on all ranks (Qi et al. 2024)", v_half, 2, 2},
     ScheduleType{"v_min", "a third of 1f1b's memory, on all ranks (Qi et al. 2024)", v_min, 2, 2},
-    ScheduleType{
-        "interleaved_zb", "interleaved 1f1b with the weight parts in its gaps (PyTorch)", interleaved_zb, 1, {}},
+    ScheduleType{"interleaved_zb",
+                 "interleaved 1f1b with the weight parts in its gaps (PyTorch)",
+                 interleaved_zb,
+                 1,
+                 {},
+                 check_interleaved},
     ScheduleType{"interleaved_zb_long",
                  "interleaved_zb with interleaved's warm-up: a smaller bubble, more memory",
                  interleaved_zb_long,
                  1,
-                 {}},
-    ScheduleType{"dualpipe_v", "forward of one direction beside backward of the other (DeepSeek-V3)", dualpipe_v, 2, 2},
+                 {},
+                 check_interleaved},
+    ScheduleType{"dualpipe_v", "forward of one direction beside backward of the other (DeepSeek-V3)", dualpipe_v, 2, 2,
+                 check_dualpipe_v},
     ScheduleType{"hanayo",
                  "waves down the ranks and up again, with 1f1b's memory on all ranks (Liu et al. 2023)",
                  hanayo,
                  2,
-                 {}},
+                 {},
+                 check_hanayo},
     ScheduleType{"chimera", "1f1b in both directions, with two copies of each stage (Li and Hoefler 2021)", chimera, 1,
-                 1, 2},
+                 1, check_two_copies, 2},
     ScheduleType{"dualpipe", "dualpipe_v uncut: two copies of each stage, one per direction (DeepSeek-V3)", dualpipe, 1,
-                 1, 2}};
+                 1, check_dualpipe, 2}};
 
 /// The shipped schedules, and those of extensions.
 std::vector<ScheduleType>& schedule_table() {
@@ -154,7 +162,7 @@ int default_chunks(std::string_view name) {
   return type.min_chunks == type.max_chunks ? type.min_chunks : 2;
 }
 
-Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
+void check_shape(std::string_view name, const ScheduleShape& shape) {
   const ScheduleType& type = type_named(name);
   const auto [ranks, micro_batches, chunks] = shape;
   if (ranks < 1) fail<InputError>("{}: expected at least 1 rank, got {}", name, ranks);
@@ -174,6 +182,12 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
     fail<InputError>("{}: {} stages x {} micro-batches: expected at most {} x {}, and {} in all", name, stages,
                      micro_batches, max_stages, max_micro_batches, max_cells);
   }
+  if (type.check != nullptr) type.check(name, shape);
+}
+
+Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
+  check_shape(name, shape);
+  const ScheduleType& type = type_named(name);
   Schedule schedule = type.make(shape);
   const auto is_type = [&](const ScheduleType& row) { return row.name == type.name; };
   if (std::none_of(shipped.begin(), shipped.end(), is_type)) check(schedule, type.name);

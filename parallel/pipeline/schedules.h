@@ -39,8 +39,13 @@ Schedule hanayo(const ScheduleShape& shape);               // Liu et al. 2023: w
 Schedule chimera(const ScheduleShape& shape);   // Li and Hoefler 2021: bidirectional
 Schedule dualpipe(const ScheduleShape& shape);  // DeepSeek-V3, m >= 2p
 
-/// InputError unless ranks and micro-batches are even numbers.
-void check_two_copies(std::string_view name, const ScheduleShape& shape);
+// InputError for ranks, micro-batches or chunks that these schedules do not take; `name` is that of one of them.
+void check_interleaved(std::string_view name, const ScheduleShape& shape);  // also both interleaved_zb
+void check_zb_h2(std::string_view name, const ScheduleShape& shape);
+void check_dualpipe_v(std::string_view name, const ScheduleShape& shape);
+void check_hanayo(std::string_view name, const ScheduleShape& shape);
+void check_two_copies(std::string_view name, const ScheduleShape& shape);  // ranks and micro-batches are even
+void check_dualpipe(std::string_view name, const ScheduleShape& shape);
 
 struct ScheduleType {
   std::string_view name;         // as in an experiment: `1f1b`
@@ -49,6 +54,8 @@ struct ScheduleType {
   /// The least and the largest number of chunks that it takes; if empty, there is no largest.
   int min_chunks = 1;
   std::optional<int> max_chunks = 1;
+  /// InputError for other shapes that `make` does not take; null if there are none.
+  void (*check)(std::string_view name, const ScheduleShape&) = nullptr;
   /// The number of copies of each stage, 1 or 2.
   int copies = 1;
 };
@@ -67,6 +74,8 @@ int default_chunks(std::string_view name);
 
 /// InputError for an unknown name, which suggests the nearest one; for chunks that the schedule does not take; for
 /// fewer micro-batches than it needs; for micro-batches that its chunks do not divide.
+void check_shape(std::string_view name, const ScheduleShape& shape);
+/// The same errors, and those of an extension's schedule.
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
 
 }  // namespace heddle

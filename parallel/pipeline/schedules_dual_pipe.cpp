@@ -110,13 +110,22 @@ void check_micro_batches(std::string_view name, const ScheduleShape& shape) {
 
 }  // namespace
 
+void check_dualpipe_v(std::string_view name, const ScheduleShape& shape) {
+  check_micro_batches(name, shape);
+}
+
+void check_dualpipe(std::string_view name, const ScheduleShape& shape) {
+  check_two_copies(name, shape);
+  check_micro_batches(name, shape);
+}
+
 /// As PyTorch's ScheduleDualPipeV. Bubble (p-1)(F&B + B - 3W) on the ranks with most of it, F&B being the time of an
 /// overlapped pair, all of one stage; p + 1/2 micro-batches are alive. `+` joins a pair:
 ///
 ///   0: F0 F1 F2 f0 i0 w0 f1 F3+b1       f2+B0    b2       f3+B1    b3    I2 W2 I3 W3
 ///   1:    F0 f0 F1 f1 F2 b0    f2+B0    F3+b1    f3+B1    b2    B2       i3 I3 w3 W3
 Schedule dualpipe_v(const ScheduleShape& shape) {
-  check_micro_batches("dualpipe_v", shape);
+  check_dualpipe_v("dualpipe_v", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, folded_stages(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     append_dual_pipe(
@@ -133,8 +142,7 @@ Schedule dualpipe_v(const ScheduleShape& shape) {
 ///   1:    F0 f1 F2 f3 F4 b1    f5+B0    F6+b3    f7+B2    b5    B4       i7 I6 w7 W6
 ///   and ranks 2 and 3, the mirror image
 Schedule dualpipe(const ScheduleShape& shape) {
-  check_two_copies("dualpipe", shape);
-  check_micro_batches("dualpipe", shape);
+  check_dualpipe("dualpipe", shape);
   Schedule schedule = empty_schedule_of_two_copies(shape.micro_batches, looped_stages(shape.ranks, 1));
   const int half = shape.ranks / 2;
   for (int rank = 0; rank < shape.ranks; ++rank) {

@@ -55,6 +55,10 @@ Schedule interleaved_zero_bubble(const ScheduleShape& shape, int per_round, int 
 
 }  // namespace
 
+void check_interleaved(std::string_view name, const ScheduleShape& shape) {
+  (void)micro_batches_per_round(name, shape);
+}
+
 /// Narayanan et al. 2021, "Efficient large-scale language model training on GPU clusters using Megatron-LM". Bubble
 /// (p-1)(F+B)/v; ((v-1)p + 2(p-r-1) + 1)/v micro-batches are alive on rank r.
 ///

@@ -135,6 +135,11 @@ class WaveScheduler {
 
 }  // namespace
 
+void check_hanayo(std::string_view name, const ScheduleShape& shape) {
+  if (shape.chunks % 2 != 0)
+    fail<InputError>("{}: expected an even number of chunks, two for each wave, got {}", name, shape.chunks);
+}
+
 /// v = 2w stages per rank in w waves. Backwards come first, then the forward of the oldest micro-batch; each rank holds
 /// p micro-batches at most. Where B = 2F and m = p, as in the paper's figures, the bubble is 2(p-1)F for one wave and
 /// about 2(p-1)F/w for w of them. More micro-batches follow as soon as there is room, and add to it.
@@ -143,8 +148,7 @@ class WaveScheduler {
 ///   1:    F0 F1 F2 f0    f1    b0    f2 b1       B0    b2    B1          B2
 ///   2:       F0 f0 F1 f1 F2 f2       b0    B0    b1    B1    b2    B2
 Schedule hanayo(const ScheduleShape& shape) {
-  if (shape.chunks % 2 != 0)
-    fail<InputError>("hanayo: expected an even number of chunks, two for each wave, got {}", shape.chunks);
+  check_hanayo("hanayo", shape);
   return WaveScheduler(shape).run();
 }
 

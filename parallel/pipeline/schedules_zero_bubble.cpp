@@ -23,6 +23,13 @@ void append_one_stage(std::vector<Action>& list, int stage, int micro_batches, i
 
 }  // namespace
 
+void check_zb_h2(std::string_view name, const ScheduleShape& shape) {
+  const int least = 2 * shape.ranks - 1;
+  if (shape.micro_batches < least)
+    fail<InputError>("{}: expected at least {} micro-batches for {} ranks, got {}", name, least, shape.ranks,
+                     shape.micro_batches);
+}
+
 /// Bubble (p-1)(F+I-W). Alive on rank r: min(m, p-r) micro-batches as in 1f1b, and the inputs of r weight parts.
 ///
 ///   0: F0 F1 F2       I0 W0 F3 I1 W1 I2 W2 I3 W3
@@ -44,11 +51,7 @@ Schedule zb_h1(const ScheduleShape& shape) {
 ///   1:    F0 F1 F2 I0 F3 I1 F4 I2 W0 I3 W1 I4 W2 W3 W4
 ///   2:       F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 W1 W2 W3 W4
 Schedule zb_h2(const ScheduleShape& shape) {
-  const int least = 2 * shape.ranks - 1;
-  if (shape.micro_batches < least) {
-    fail<InputError>("zb_h2: expected at least {} micro-batches for {} ranks, got {}", least, shape.ranks,
-                     shape.micro_batches);
-  }
+  check_zb_h2("zb_h2", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     append_one_stage(schedule.ranks[static_cast<std::size_t>(rank)], rank, shape.micro_batches,

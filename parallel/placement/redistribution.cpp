@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "framework/error.h"
@@ -224,19 +225,24 @@ RedistributionSeconds redistribution_seconds(const LinkModel& links, const Shape
   RedistributionSeconds total;
   for_each_step(whole, from, to, mesh, [&](const RedistributionStep& step, const auto& outer_at) {
     RedistributionSeconds slowest;
+    const int k = mesh.size(step.axis);
     for (int rank = 0; rank < mesh.size(); ++rank) {
-      if (mesh.coordinates(rank)[step.axis] != 0) continue;  // each group by its first rank
-      const std::vector<int> group = mesh.ranks_over({step.axis}, rank);
+      const Mesh::Coordinates first = mesh.coordinates(rank);
+      // Each group by its first rank, and one group for all stages, whose values are alike.
+      if (first[step.axis] != 0 || first.pp != 0) continue;
+      const Shape outer = outer_at(first);  // of all its members
+      std::set<NodeSpread> spreads;
+      for (int pp = 0; pp < mesh.size(Axis::pp); ++pp)
+        spreads.insert(spread_of(links, mesh.ranks_over({step.axis}, mesh.rank({first.dp, pp, first.tp}))));
       const auto seconds = [&](const Distribution& before, const Distribution& after) {
         const std::optional<Operation> operation = operation_between(before, after);
         if (!operation) return 0.0;
         std::int64_t most = 0;
-        for (const int member : group) {
-          const Mesh::Coordinates at = mesh.coordinates(member);
-          const int k = mesh.size(step.axis);
-          most = std::max(most, traffic_of(before, after, outer_at(at), dtype, k, at[step.axis]).whole);
-        }
-        return collective_seconds(links, *operation, most, group);
+        for (int i = 0; i < k; ++i) most = std::max(most, traffic_of(before, after, outer, dtype, k, i).whole);
+        double longest = 0;
+        for (const NodeSpread& spread : spreads)
+          longest = std::max(longest, collective_seconds(links, *operation, most, spread));
+        return longest;
       };
       slowest.forward = std::max(slowest.forward, seconds(value_distribution(step.from), value_distribution(step.to)));
       slowest.backward =

@@ -32,6 +32,7 @@ OrderedJson layout_json(const WeighedLayout& weighed) {
   json["step_seconds"] = weighed.figures.seconds;
   json["peak_bytes"] = weighed.figures.bytes;
   json["peak"] = weighed.figures.peak ? peak_json(*weighed.figures.peak) : OrderedJson();
+  json["estimated"] = !weighed.is_planned();
   json["fits"] = weighed.fits;
   return json;
 }
@@ -48,6 +49,7 @@ OrderedJson report_json(const LayoutReport& report) {
   json["name"] = report.name;
   json["ranks"] = report.ranks;
   json["budget"] = report.budget > 0 ? OrderedJson(report.budget) : OrderedJson();
+  json["error"] = report.error.empty() ? OrderedJson() : OrderedJson(report.error);
   json["written"] = result.written ? layout_json(*result.written) : OrderedJson();
   json["best"] = layouts_array(result.best);
   json["changes"] = OrderedJson::array();
@@ -58,7 +60,8 @@ OrderedJson report_json(const LayoutReport& report) {
   }
   json["front"] = layouts_array(result.front);
   json["bound_seconds"] = result.bound;
-  json["gap"] = result.best.front().figures.seconds / result.bound - 1;
+  json["gap"] =
+      result.best.empty() ? OrderedJson() : OrderedJson(result.best.front().figures.seconds / result.bound - 1);
   json["considered"] = result.considered;
   json["estimated"] = result.estimated;
   json["planned"] = result.planned;

@@ -22,6 +22,8 @@ std::string_view short_name(LayoutOption option) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
+constexpr const char* estimate_mark = "~";
+
 /// A table of layouts. Options that are the same in all of them are listed above it instead.
 std::string layout_table(std::span<const WeighedLayout> layouts) {
   std::vector<LayoutOption> columns;
@@ -52,17 +54,25 @@ std::string layout_table(std::span<const WeighedLayout> layouts) {
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     std::vector<std::string> row;
     for (const LayoutOption option : columns) row.push_back(value_of(layouts[i].layout, option));
-    row.push_back(seconds.cell(i, time));
+    row.push_back((layouts[i].is_planned() ? "" : estimate_mark) + seconds.cell(i, time));
     row.push_back(bytes.cell(i, memory));
     grid.add(std::move(row));
   }
   return (common.empty() ? "" : fmt::format("all of them: {}\n", fmt::join(common, ", "))) + grid.to_text();
 }
 
-std::string figures_words(const LayoutFigures& figures) {
-  const std::array seconds{figures.seconds};
+std::string figures_words(const WeighedLayout& weighed) {
+  const std::array seconds{weighed.figures.seconds};
   const Unit unit = unit_of_seconds(seconds);
-  return fmt::format("{} {}, {}", in_unit(figures.seconds, unit), unit.name, format_bytes(figures.bytes));
+  return fmt::format("{}{} {}, {}", weighed.is_planned() ? "" : estimate_mark, in_unit(seconds[0], unit), unit.name,
+                     format_bytes(weighed.figures.bytes));
+}
+
+bool has_estimates(const LayoutSearchResult& result) {
+  const auto is_estimated = [](const WeighedLayout& each) { return !each.is_planned(); };
+  return std::any_of(result.best.begin(), result.best.end(), is_estimated) ||
+         std::any_of(result.front.begin(), result.front.end(), is_estimated) ||
+         (result.written && !result.written->is_planned());
 }
 
 std::string changes_table(const LayoutReport& report) {
@@ -81,18 +91,17 @@ std::string changes_table(const LayoutReport& report) {
 
 std::string layout_text(const LayoutReport& report) {
   const LayoutSearchResult& result = report.result;
-  const bool is_planned = result.best.front().is_planned();
   std::string text =
       fmt::format("{}: the fastest layouts of {}{}\n", report.name, counted(report.ranks, "rank", "ranks"),
                   report.budget > 0 ? " within " + format_bytes(report.budget) + " each" : "");
   text += layout_table(result.best);
   if (result.written)
     text += fmt::format("\nthe file itself ({}): {}{}\n", value_of(result.written->layout, LayoutOption::mesh),
-                        figures_words(result.written->figures), result.written->fits ? "" : ", which does not fit");
+                        figures_words(*result.written), result.written->fits ? "" : ", which does not fit");
   if (result.written && !result.changes.empty())
     text += "\nthe best change of each option alone, compared with the file\n" + changes_table(report);
-  text += "\ntime against memory: no layout that was " + std::string(is_planned ? "planned" : "estimated") +
-          " is both faster and smaller than one of these\n" + layout_table(result.front);
+  text += "\ntime against memory: no layout that was tried is both faster and smaller than one of these\n" +
+          layout_table(result.front);
   const std::array bound{result.bound};
   const Unit unit = unit_of_seconds(bound);
   text += fmt::format(
@@ -106,16 +115,20 @@ std::string layout_text(const LayoutReport& report) {
                     counted(*result.norm_groups, "part", "parts"));
   text += fmt::format("Up to {} layouts are possible; {} were estimated, {} planned.", result.considered,
                       result.estimated, result.planned);
-  if (!is_planned) text += " All figures are estimates: these layouts are too large to be planned in a search.";
+  if (has_estimates(result))
+    text += fmt::format(
+        " {} marks estimates, of layouts that were not planned, because that would take too long: `plan` of the "
+        "experiment "
+        "that is written gives its exact figures.",
+        estimate_mark);
   if (result.is_interrupted) text += " The search was interrupted: better layouts may exist.";
   return text + "\n";
 }
 
-void check_that_one_fits(const LayoutReport& report) {
-  if (!report.result.best.empty()) return;
+std::string why_none_fits(const LayoutReport& report) {
   const WeighedLayout& smallest = report.result.smallest;
   std::string why =
-      fmt::format("no layout that was tried fits into {} per rank: the smallest peak is {}, of {}",
+      fmt::format("{}: no layout that was tried fits into {} per rank: the smallest peak is {}, of {}", report.name,
                   format_bytes(report.budget), format_bytes(smallest.figures.bytes), to_string(smallest.layout));
   if (smallest.figures.peak) {
     const auto& bytes = smallest.figures.peak->bytes;
@@ -124,7 +137,7 @@ void check_that_one_fits(const LayoutReport& report) {
     why +=
         fmt::format("; there {} of rank {} take {}", name_of(category), smallest.figures.rank, format_bytes(*largest));
   }
-  fail<OutOfMemory>("{}: {}", report.name, why);
+  return why;
 }
 
 }  // namespace heddle

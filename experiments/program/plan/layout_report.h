@@ -12,16 +12,18 @@ namespace heddle {
 /// The search of one variant.
 struct LayoutReport {
   std::string name;
+  std::string error{};  // why no layout fits; empty if one does
   int ranks = 1;
   std::int64_t budget = 0;  // 0: none
   LayoutSearchResult result{};
 };
 
+/// Of a search that has found a layout.
 std::string layout_text(const LayoutReport& report);
 /// `file`: the experiment that was written.
 std::string layouts_json(const std::string& name, std::span<const LayoutReport> reports, const std::string& file);
 
-/// OutOfMemory if no layout fits: names the one that needs the least, and the category that takes most of it.
-void check_that_one_fits(const LayoutReport& report);
+/// Where no layout fits: the one that needs the least, and the category that takes most of it.
+std::string why_none_fits(const LayoutReport& report);
 
 }  // namespace heddle

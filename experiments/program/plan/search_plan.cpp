@@ -44,7 +44,7 @@ std::filesystem::path file_of(const LayoutSearchCommand& command, const std::str
   return file;
 }
 
-/// The search of one variant, whose experiment becomes that of the fastest layout.
+/// The search of one variant, whose experiment becomes that of the fastest layout if one fits.
 LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, const LayoutFreedom& freedom,
                       Progress& progress, const Interruption& interruption) {
   const DeviceType device = member.root.device;
@@ -64,7 +64,10 @@ LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, 
   const LayoutSpace space(member.root, report.ranks, freedom);
   report.result = search_layouts(member.root, space, open_datasets(member.root), options);
   progress.clear();
-  check_that_one_fits(report);
+  if (report.result.best.empty()) {
+    report.error = why_none_fits(report);
+    return report;
+  }
   member.root = space.experiment(report.result.best.front().layout);
   member.root.device = device;
   return report;
@@ -82,6 +85,7 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
   std::vector<LayoutReport> reports;
   std::vector<NamedBody> bodies;
   std::vector<std::string> left_out;
+  std::vector<std::string> errors;
   const std::string name = study.name + "_searched";
   for (StudyVariant& member : study.variants) {
     if (!reports.empty() && reports.back().result.is_interrupted) {
@@ -89,23 +93,35 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
       continue;
     }
     reports.push_back(searched(member, command, freedom, progress, interruption));
+    if (!reports.back().error.empty()) {
+      errors.push_back(reports.back().error);
+      continue;
+    }
     member.root.name = name;
     bodies.push_back(
         {study.variants.size() == 1 ? name : member.name, [&root = member.root](Describer& d) { describe(d, root); }});
   }
   interruption.is_heeded = false;
+  if (bodies.empty()) fail<OutOfMemory>("{}", fmt::join(errors, "\n"));
   write_file_atomically(file, write_experiment(bodies));
   if (command.json) {
     console.out << layouts_json(study.name, reports, file.string());
   } else {
-    for (std::size_t i = 0; i < reports.size(); ++i) console.out << (i > 0 ? "\n" : "") << layout_text(reports[i]);
+    std::string text;
+    for (const LayoutReport& report : reports)
+      if (report.error.empty()) text += (text.empty() ? "" : "\n") + layout_text(report);
+    console.out << text;
   }
   console.out << std::flush;
   if (!left_out.empty())
     console.err << fmt::format("heddle: warning: interrupted before the search of {}, which {} not in the experiment\n",
                                fmt::join(left_out, ", "), left_out.size() == 1 ? "is" : "are");
+  for (const std::string& error : errors)
+    console.err << fmt::format("heddle: {}, so that it is not in the experiment\n", error);
   console.err << fmt::format("experiment: {}\n", file.string());
-  return reports.back().result.is_interrupted ? 128 + interruption.signal : 0;
+  if (reports.back().result.is_interrupted) return 128 + interruption.signal;
+  constexpr int out_of_memory = 3;
+  return errors.empty() ? 0 : out_of_memory;
 }
 
 }  // namespace heddle

@@ -21,8 +21,9 @@ struct LayoutSearchCommand {
   bool json = false;
 };
 
-/// Returns the exit code: 0, or 128 + n after the signal n, which ends the search with the best so far. InputError if
-/// no mesh has this number of ranks, or the file exists; OutOfMemory if nothing fits.
+/// Returns the exit code: 0; 3 if nothing fits for one of the variants, which is then left out; 128 + n after the
+/// signal n, which ends the search with the best so far. InputError if no mesh has this number of ranks, or the file
+/// exists; OutOfMemory if nothing fits for any variant.
 int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, const Console& console);
 
 }  // namespace heddle

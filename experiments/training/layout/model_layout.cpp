@@ -96,23 +96,35 @@ ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment
 
 StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                        const Schedule& schedule, BalanceBy by) {
-  const PlannerOptions options = planner_options(experiment, model, placement.mesh);
-  StageLoads loads = loads_of(model, placement, options, by);
-  loads.in_flight = max_in_flight(schedule);
+  return stage_loads(loads_of(model, placement, planner_options(experiment, model, placement.mesh), by), model,
+                     experiment, placement.mesh, schedule, by);
+}
+
+StageLoads stage_loads(StageLoads of_layers, const ModelSpec& model, const Experiment& experiment, const Mesh& mesh,
+                       const Schedule& schedule, BalanceBy by) {
+  of_layers.in_flight = max_in_flight(schedule);
   if (!experiment.head.is_everywhere())
-    for (const LayerCosts& head : planned_heads(experiment, model, options, schedule.rank_of.back()))
-      loads.each.back() += head_load(head, by);
-  return loads;
+    for (const LayerCosts& head :
+         planned_heads(experiment, model, planner_options(experiment, model, mesh), schedule.rank_of.back()))
+      of_layers.each.back() += head_load(head, by);
+  return of_layers;
 }
 
 StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                 const Schedule& schedule, std::span<const double> seconds) {
+  const PlannerOptions options = planner_options(experiment, model, placement.mesh);
+  const auto loads = [&](BalanceBy by) { return loads_of(model, placement, options, by); };
+  return cut_of(model, experiment, placement.mesh, schedule, loads, seconds);
+}
+
+StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh, const Schedule& schedule,
+                const LayerLoads& loads, std::span<const double> seconds) {
   return make_cut(model, experiment.model.stages, schedule.stages(), [&](BalanceBy by) {
-    if (by != BalanceBy::time) return stage_loads(model, experiment, placement, schedule, by);
-    StageLoads loads = seconds.empty() ? stage_loads(model, experiment, placement, schedule, by)
-                                       : StageLoads{.each = {seconds.begin(), seconds.end()}};
-    loads.slowness = slowness_of(experiment, placement.mesh, schedule);
-    return loads;
+    if (by == BalanceBy::time && !seconds.empty())
+      return StageLoads{.each = {seconds.begin(), seconds.end()}, .slowness = slowness_of(experiment, mesh, schedule)};
+    StageLoads all = stage_loads(loads(by), model, experiment, mesh, schedule, by);
+    if (by == BalanceBy::time) all.slowness = slowness_of(experiment, mesh, schedule);
+    return all;
   });
 }
 

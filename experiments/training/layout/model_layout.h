@@ -1,10 +1,12 @@
 // The layout of an experiment's model on its mesh: how its layers are placed, and where it is cut into stages.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "experiments/training/experiment.h"
 #include "layers/planner/planner.h"
+#include "layers/stages/stage_balance.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedule.h"
 
@@ -21,14 +23,21 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
 /// budget: the rank's meter then decides whether they fit.
 ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh);
 
+/// What `loads_of` gives for the placed model.
+using LayerLoads = std::function<StageLoads(BalanceBy)>;
+
 /// The load of each layer on the schedule's stages, weighed by itself. The last one includes the head if that lies on
 /// its ranks alone.
 StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
+                       const Schedule& schedule, BalanceBy by);
+StageLoads stage_loads(StageLoads of_layers, const ModelSpec& model, const Experiment& experiment, const Mesh& mesh,
                        const Schedule& schedule, BalanceBy by);
 
 /// Where the model is cut into the schedule's stages, as its configuration says. `seconds` are measured for each
 /// application in a step; if there are none, the profile's are taken.
 StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                 const Schedule& schedule, std::span<const double> seconds = {});
+StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh, const Schedule& schedule,
+                const LayerLoads& loads, std::span<const double> seconds = {});
 
 }  // namespace heddle

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <set>
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/planned_head.h"
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/median.h"
+#include "experiments/training/prediction/bucket_sums.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedules.h"
 
@@ -14,19 +17,46 @@ namespace heddle {
 
 namespace {
 
+std::int64_t elements_trained_by(const LayerSpec& layer) {
+  const std::vector<Shape> shapes = layer.parameters();
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    if (layer.trains(i)) elements += shapes[i].numel();
+  return elements;
+}
+
 class Prediction {
  public:
-  Prediction(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile)
+  Prediction(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile,
+             std::span<const LayerMessages> layers)
       : experiment_(experiment),
         plan_(plan),
         profile_(profile),
+        layers_(layers),
         mesh_(plan.placement->mesh),
         options_(planner_options(experiment, *plan.model, mesh_)),
-        schedule_((experiment.train.forward_only ? plan.forward : plan.training)->schedule) {}
+        schedule_((experiment.train.forward_only ? plan.forward : plan.training)->schedule) {
+    if (!experiment.is_virtual_time() || head_ranks() * plan.copies() == 1) return;
+    for (const LayerCosts& head : planned_heads(experiment, *plan.model, options_, plan.last_rank()))
+      for (const CollectiveCost& collective : head.collectives)
+        (collective.payload == Payload::activations ? loss_messages_ : weight_messages_) += collective.seconds;
+  }
 
-  double seconds() const {
-    const Simulation simulation =
-        simulate(schedule_, {.stages = stage_costs(), .transfer = transfers(), .speed = speeds(), .overlap = 0});
+  /// All pipelines wait for the slowest one.
+  PredictedStep step() {
+    PredictedStep slowest;
+    for (const std::vector<double>& speeds : speeds_of_pipelines()) {
+      speeds_ = speeds;
+      PredictedStep step = step_of_pipeline();
+      if (slowest.peak_memory.empty() || step.seconds > slowest.seconds) slowest = std::move(step);
+    }
+    return slowest;
+  }
+
+ private:
+  PredictedStep step_of_pipeline() const {
+    Simulation simulation =
+        simulate(schedule_, {.stages = stage_costs(), .transfer = transfers(), .speed = speeds_, .overlap = 0});
     double check_begin = 0;
     double late = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
@@ -34,16 +64,19 @@ class Prediction {
       if (timed.empty()) continue;
       // A replicated head's gradient is summed before the overflow check, the other heads step their weights after it.
       const bool is_replicated = heads_are_replicated();
-      check_begin = std::max({check_begin, timed.back().end + (is_replicated ? head_weight_seconds(rank) : 0),
-                              end_of_copies_sum(rank, timed)});
+      const BucketSums sums = sums_of(rank, timed.back());
+      check_begin = std::max(check_begin, std::max(timed.back().end + sums.copying(), sums.end()) +
+                                              (is_replicated ? head_weight_seconds(rank) : 0));
       // Ranks whose turn comes later have updated their weights by then.
-      const double updates = update_seconds(rank) + (is_replicated ? 0 : head_weight_seconds(rank));
+      // The new weights are gathered in as much time as the gradients are summed.
+      const double gathers = shards_optimizer() ? sums.seconds() + sums.copying() : 0;
+      const double updates = update_seconds(rank) + gathers + (is_replicated ? 0 : head_weight_seconds(rank));
       late = std::max(late, updates - timed.front().begin);
     }
-    return check_begin + check_seconds() + norm_seconds() + late;
+    return {.seconds = check_begin + check_seconds() + norm_seconds() + late,
+            .peak_memory = std::move(simulation.peak_memory)};
   }
 
- private:
   static double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
   double micro_batches() const { return static_cast<double>(experiment_.train.micro_batches); }
   /// Whether all heads are. Where only some are, their part is counted with the others'.
@@ -64,18 +97,79 @@ class Prediction {
     return head_is_everywhere() ? micro_batches() : static_cast<double>(options_.micro_batches);
   }
   int world_rank(int rank) const { return mesh_.rank({.pp = rank}); }
-  double speed(int rank) const { return experiment_.ranks.speed_of(world_rank(rank)); }
-  std::vector<double> speeds() const {
-    std::vector<double> all;
-    for (int rank = 0; rank < schedule_.size(); ++rank) all.push_back(speed(rank));
+  double speed(int rank) const { return speeds_[static_cast<std::size_t>(rank)]; }
+  /// The different speeds of the pipelines' ranks; the ranks along tp go as fast as the slowest of them.
+  std::set<std::vector<double>> speeds_of_pipelines() const {
+    const std::vector<double> equal(schedule_.ranks.size(), 1);
+    if (experiment_.ranks.speed.empty()) return {equal};
+    std::set<std::vector<double>> all;
+    for (int dp = 0; dp < mesh_.size(Axis::dp); ++dp) {
+      std::vector<double> speeds;
+      for (int pp = 0; pp < schedule_.size(); ++pp) {
+        double& slowest = speeds.emplace_back(experiment_.ranks.speed_of(mesh_.rank({dp, pp, 0})));
+        for (int tp = 1; tp < mesh_.size(Axis::tp); ++tp)
+          slowest = std::min(slowest, experiment_.ranks.speed_of(mesh_.rank({dp, pp, tp})));
+      }
+      all.insert(std::move(speeds));
+    }
     return all;
   }
+
+  /// The sums of a rank's gradients, from its last layer to its first: those of its last action while that is
+  /// computing, those of its other stages when it begins.
+  BucketSums sums_of(int rank, const TimedAction& last) const {
+    BucketSums sums(experiment_.links, shards_optimizer() ? Operation::reduce_scatter : Operation::all_reduce,
+                    experiment_.train.bucket_bytes, copy_seconds(), [&](AxisSet axes) {
+                      return spread_of(experiment_.links, mesh_.ranks_over(axes, world_rank(rank)));
+                    });
+    if (!experiment_.is_virtual_time() || experiment_.train.forward_only) return sums;
+    for (int stage = plan_.stages() - 1; stage >= 0; --stage) {
+      if (!plan_.has_stage(rank, stage)) continue;
+      const IndexRange range = plan_.range(stage);
+      const std::span<const LayerMessages> layers =
+          layers_.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size));
+      const double all = std::accumulate(layers.begin(), layers.end(), 0.0,
+                                         [](double sum, const LayerMessages& layer) { return sum + layer.computing; });
+      double computed = 0;
+      for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+        computed += layer->computing;
+        const double share = stage == last.action.stage && all > 0 ? computed / all : 0;
+        const double ready = last.begin + share * (last.end - last.begin);
+        for (unsigned index = 0; index < layer->summed.size(); ++index)
+          if (layer->summed.at(index) > 0) sums.add(AxisSet::of_index(index), layer->summed.at(index), ready);
+      }
+    }
+    sums.finish();
+    return sums;
+  }
+  /// A copied byte is read and written; the optimizer reads the gradient, and reads and writes the weights and states.
+  double copy_seconds() const {
+    const auto touched = static_cast<double>(3 + 2 * options_.optimizer_states) * sizeof(float);
+    return profile_.optimizer / std::max(trained_elements(), 1.0) * 2 / touched;
+  }
+  /// Of the model, and of replicated heads.
+  double trained_elements() const {
+    double all = replicated_elements();
+    for (const ModelSpec::Application& application : plan_.model->applications())
+      all += static_cast<double>(elements_trained_by(*application.layer));
+    return all;
+  }
+  /// The others' weights are stepped with their gradient.
+  double replicated_elements() const {
+    double elements = 0;
+    for (std::size_t i = 0; i < experiment_.heads(); ++i)
+      if (const HeadConfig& config = experiment_.head_of(i); config.is_replicated())
+        elements += static_cast<double>(config.rows_of(config.classes) * embedding_size(*plan_.model) +
+                                        (config.bias ? config.classes : 0));
+    return elements;
+  }
+  bool shards_optimizer() const { return experiment_.train.shard == ShardedState::optimizer; }
 
   std::vector<StageCosts> stage_costs() const {
     const TrainConfig& train = experiment_.train;
     const std::int64_t parts = train.micro_batches * experiment_.mesh.dp;
     // The largest micro-batch was measured.
-    const double share = ratio(train.batch, parts * shard(train.batch, parts, 0).size * experiment_.mesh.tp);
+    const double share = ratio(train.batch, parts * shard(train.batch, parts, 0).size);
     const double first = plan_.copies() / micro_batches();
     std::vector<StageCosts> stages = profile_.later;
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
@@ -84,10 +178,22 @@ class Prediction {
            {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute})
         costs.*cost = share * (first * profile_.first[stage].*cost + (1 - first) * costs.*cost);
       price_offload(static_cast<int>(stage), share, costs);
-      costs.loss =
-          profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + head_message_seconds(true) / seen_by_head();
+      add_messages(static_cast<int>(stage), costs);
+      costs.loss = profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + loss_messages_ / seen_by_head();
     }
     return stages;
+  }
+
+  /// What the ranks of a stage send each other takes as long whatever their speed.
+  void add_messages(int stage, StageCosts& costs) const {
+    if (!experiment_.is_virtual_time()) return;
+    const double at_speed = speed(plan_.rank_of()[static_cast<std::size_t>(stage)]);
+    for (std::int64_t i = plan_.range(stage).begin; i < plan_.range(stage).end(); ++i) {
+      const LayerMessages& layer = layers_[static_cast<std::size_t>(i)];
+      costs.forward += at_speed * layer.forward;
+      costs.recompute += at_speed * layer.forward;
+      costs.backward_input += at_speed * layer.backward;
+    }
   }
 
   /// A virtual clock has links to the host; on a wall clock a rank moves its activations itself, between its actions.
@@ -110,19 +216,10 @@ class Prediction {
     costs.backward_input += of_micro_batch;
   }
 
-  /// The seconds of the head's messages in a step: of those that come with the loss, or of those with the weights.
-  double head_message_seconds(bool with_loss) const {
-    if (!experiment_.is_virtual_time() || head_ranks() * plan_.copies() == 1) return 0;
-    double seconds = 0;
-    for (const LayerCosts& head : planned_heads(experiment_, *plan_.model, options_, plan_.last_rank()))
-      for (const CollectiveCost& collective : head.collectives)
-        if ((collective.payload == Payload::activations) == with_loss) seconds += collective.seconds;
-    return seconds;
-  }
   /// Copies of a sharded head add up their tiles' gradients each time that these are computed.
   double sum_seconds() const {
     const bool is_summed_twice = experiment_.train.clip.norm > 0 && !heads_are_replicated();
-    return head_message_seconds(false) / (is_summed_twice ? 2 : 1);
+    return weight_messages_ / (is_summed_twice ? 2 : 1);
   }
 
   /// A rank's part of a step in seconds, from those of one micro-batch and all classes.
@@ -148,48 +245,16 @@ class Prediction {
                               mesh_.ranks_over(every_axis, 0));
   }
 
-  std::int64_t parameters_of(const IndexRange& range) const {
-    std::int64_t elements = 0;
-    for (std::int64_t i = range.begin; i < range.end(); ++i)
-      elements += plan_.model->applications()[static_cast<std::size_t>(i)].layer->parameter_elements();
-    return elements;
-  }
-
   /// The rank's part of the parameters takes its part of the time.
   double update_seconds(int rank) const {
     if (experiment_.train.forward_only) return 0;
-    // The head's weights are stepped with their gradient.
-    std::int64_t head = 0;
-    for (std::size_t i = 0; i < experiment_.heads(); ++i)
-      if (const HeadConfig& config = experiment_.head_of(i); config.is_replicated())
-        head += config.rows_of(config.classes) * embedding_size(*plan_.model) + (config.bias ? config.classes : 0);
-    const std::int64_t all = parameters_of({0, static_cast<std::int64_t>(plan_.model->applications().size())}) + head;
-    const std::int64_t mine = parameters_on(rank) + (trains_head(rank) ? head : 0);
-    return profile_.optimizer * ratio(mine, all) / speed(rank);
-  }
-
-  /// Those of the layers.
-  std::int64_t parameters_on(int rank) const {
-    std::int64_t elements = 0;
-    for (int stage = 0; stage < plan_.stages(); ++stage)
-      if (plan_.has_stage(rank, stage)) elements += parameters_of(plan_.range(stage));
-    return elements;
-  }
-
-  /// The end of the sum of the gradients over the copies of the rank's stages. Before the rank waits for its last
-  /// backward, the sums of its other stages begin.
-  double end_of_copies_sum(int rank, const std::vector<TimedAction>& timed) const {
-    if (!experiment_.is_virtual_time() || experiment_.train.forward_only || plan_.copies() == 1) return 0;
-    const TimedAction& last = timed.back();
-    const std::int64_t of_last = parameters_of(plan_.range(last.action.stage));
-    const double begin = timed.size() > 1 ? timed[timed.size() - 2].end : last.begin;
-    const double others = begin + copies_sum_seconds(rank, parameters_on(rank) - of_last);
-    return std::max(others, last.begin) + copies_sum_seconds(rank, of_last);
-  }
-  double copies_sum_seconds(int rank, std::int64_t elements) const {
-    const auto bytes = elements * static_cast<std::int64_t>(size_of(experiment_.precision().wide()));
-    return collective_seconds(experiment_.links, Operation::all_reduce, bytes,
-                              mesh_.ranks_over({Axis::copies}, world_rank(rank)));
+    double mine = trains_head(rank) ? replicated_elements() : 0;
+    for (int stage = 0; stage < plan_.stages(); ++stage) {
+      if (!plan_.has_stage(rank, stage)) continue;
+      for (std::int64_t i = plan_.range(stage).begin; i < plan_.range(stage).end(); ++i)
+        mine += layers_[static_cast<std::size_t>(i)].stepped;
+    }
+    return profile_.optimizer * mine / std::max(trained_elements(), 1.0) / speed(rank);
   }
 
   /// The second of two copies is counted with the links of the first, whose mirror image it is.
@@ -227,16 +292,29 @@ class Prediction {
   const Experiment& experiment_;
   const RunPlan& plan_;
   const StageProfile& profile_;
+  const std::span<const LayerMessages> layers_;
   const Mesh mesh_;
   const PlannerOptions options_;
   const Schedule& schedule_;
+  std::vector<double> speeds_;  // of the ranks of the pipeline
+  // The seconds of the head's messages in a step: of those that come with the loss, and of those with the weights.
+  double loss_messages_ = 0;
+  double weight_messages_ = 0;
 };
 
 }  // namespace
 
+PredictedStep predicted_step(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile,
+                             std::span<const LayerMessages> layers) {
+  return Prediction(experiment, plan, profile, layers).step();
+}
+
 double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps) {
+  const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
+  const std::vector<LayerMessages> layers =
+      layer_messages(*plan.model, *plan.placement, options, report(*plan.model, *plan.placement, options));
   std::vector<double> seconds;
-  for (const StageProfile& step : steps) seconds.push_back(Prediction(experiment, plan, step).seconds());
+  for (const StageProfile& step : steps) seconds.push_back(predicted_step(experiment, plan, step, layers).seconds);
   return median(std::move(seconds));
 }
 

@@ -3,13 +3,24 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
+#include "experiments/training/prediction/layer_messages.h"
 #include "experiments/training/prediction/stage_profile.h"
 
 namespace heddle {
 
-/// The seconds of a step: the median of what each measured step predicts. Layers that are split over tp are assumed to
-/// share their time evenly. Their messages are left out, and so are the sums of gradients over dp.
+struct PredictedStep {
+  double seconds = 0;
+  /// The peak of what each rank of the slowest pipeline keeps for the backward, by the profile's costs of its stages.
+  std::vector<double> peak_memory{};
+};
+/// `layers`: of each application of the plan's model.
+PredictedStep predicted_step(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile,
+                             std::span<const LayerMessages> layers);
+
+/// The seconds of a step: the median of what each measured step predicts. On a wall clock the messages of layers are
+/// left out, and so are the sums of gradients.
 double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps);
 
 /// The speed of a schedule over `naive` with as many ranks and the same recomputation, where all stages take equally

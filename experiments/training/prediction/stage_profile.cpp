@@ -1,6 +1,7 @@
 #include "experiments/training/prediction/stage_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -29,16 +30,18 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The experiment on one rank, with micro-batches as large as the largest ones of its ranks.
+/// The experiment without pipeline and replicas, with micro-batches as large as the largest ones of its ranks.
 Experiment serial_experiment(const Experiment& experiment) {
   Experiment serial = experiment;
   serial.transport = Experiment().transport;
   serial.mesh = {};
+  if (experiment.is_virtual_time()) serial.mesh.tp = experiment.mesh.tp;
   for (std::size_t i = 0; i < serial.heads(); ++i) {
     serial.head_of(i).over = every_axis;
     serial.head_of(i).split.clear();
   }
-  serial.links = {};
+  constexpr Link at_once{.latency = 0, .bandwidth = 1e18};
+  serial.links = {.within_node = at_once};
   serial.ranks = {};
   serial.memory_budget = 0;
   const std::int64_t parts = experiment.train.micro_batches * experiment.mesh.dp;
@@ -94,7 +97,7 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared
                                            const StageCut& cut, const Schedule& schedule) {
   auto plan = std::make_shared<RunPlan>();
   plan->model = std::move(model);
-  plan->placement = std::make_shared<ModelPlacement>(placement_of(*plan->model, serial, Mesh()));
+  plan->placement = std::make_shared<ModelPlacement>(placement_of(*plan->model, serial, mesh_of(serial)));
   plan->cut = cut;
   plan->has_sqrt_segments = serial.pipeline.recompute == Recompute::sqrt;
   if (serial.train.forward_only)
@@ -189,8 +192,42 @@ StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_b
   return profile;
 }
 
+/// The elements of all parameters, for each that a rank has.
+double copies_of_parameters(const RunPlan& plan) {
+  double all = 0;
+  double held = 0;
+  const auto& applications = plan.model->applications();
+  for (std::size_t i = 0; i < applications.size(); ++i) {
+    const LayerLayout layout = plan.placement->layout(*plan.model, i, {});
+    const std::vector<Shape> shapes = applications[i].layer->parameters();
+    for (std::size_t parameter = 0; parameter < shapes.size(); ++parameter) {
+      if (!applications[i].layer->trains(parameter)) continue;
+      all += static_cast<double>(shapes[parameter].numel());
+      held += static_cast<double>(layout.part(parameter, shapes[parameter]).held_shape().numel());
+    }
+  }
+  return held > 0 ? all / held : 1;
+}
+
+/// Makes of what one of `measured` ranks has taken the profile of one of `ranks` along tp.
+void scale(StageProfile& profile, std::int64_t measured, std::int64_t ranks, const RunPlan& plan) {
+  const auto whole = static_cast<double>(measured);
+  profile.loss *= whole;
+  profile.head_weight *= whole;
+  profile.head_norm *= whole;
+  profile.optimizer *= copies_of_parameters(plan);
+  const double part = whole / static_cast<double>(ranks);
+  for (std::vector<StageCosts>* const stages : {&profile.first, &profile.later})
+    for (StageCosts& costs : *stages)
+      for (double StageCosts::*cost : {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight,
+                                       &StageCosts::recompute, &StageCosts::offload})
+        costs.*cost *= part;
+  for (std::int64_t& bytes : profile.offloaded_bytes) bytes = std::llround(part * static_cast<double>(bytes));
+}
+
+/// `ranks`: those along tp.
 std::vector<StageProfile> measure(const Experiment& serial, const Dataset& dataset,
-                                  const std::shared_ptr<const RunPlan>& plan) {
+                                  const std::shared_ptr<const RunPlan>& plan, std::int64_t ranks) {
   std::vector<StageProfile> steps;
   run_ranks(world_options(serial), [&](Rank& rank) {
     const auto tracer = std::make_shared<Tracer>(rank.clock, rank.device);
@@ -212,13 +249,14 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
         (void)trainer.apply_gradients(step);
         update = settled_now() - begin;
       }
-      if (step == 0) continue;
+      if (step == 0 || rank.index > 0) continue;
       const std::vector<Span> later = tracer->take_spans();
       const Samples of_update(later);
       spans.insert(spans.end(), later.begin(), later.end());
       StageProfile profile = profile_of(Samples(spans), plan->stages(), serial.train.micro_batches);
       const double of_heads = of_update.sum_of(span_names::head_weight) + of_update.sum_of(span_names::head_norm);
       profile.optimizer = std::max(0.0, update - of_heads);
+      scale(profile, serial.mesh.tp, ranks, *plan);
       steps.push_back(std::move(profile));
     }
   });
@@ -241,7 +279,8 @@ const std::vector<StageProfile>& profile_stages(const Experiment& experiment, co
   const Schedule& schedule = (experiment.train.forward_only ? plan.forward : plan.training)->schedule;
   std::vector<StageProfile>& steps = known_steps(serial, plan, known);
   if (experiment.device == DeviceType::plan && !steps.empty()) return steps;
-  for (StageProfile& step : measure(serial, dataset, serial_plan(serial, plan.model, plan.cut, on_one_rank(schedule))))
+  for (StageProfile& step :
+       measure(serial, dataset, serial_plan(serial, plan.model, plan.cut, on_one_rank(schedule)), experiment.mesh.tp))
     steps.push_back(std::move(step));
   return steps;
 }
@@ -276,7 +315,7 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
   const auto micro_batches = static_cast<double>(serial.train.micro_batches);
   const std::shared_ptr<const RunPlan> plan = serial_plan(serial, std::move(model), cut, schedule);
   std::vector<StageProfile>& steps = known_steps(serial, *plan, known);
-  if (steps.empty()) steps = measure(serial, dataset, plan);
+  if (steps.empty()) steps = measure(serial, dataset, plan, experiment.mesh.tp);
   std::vector<double> seconds(static_cast<std::size_t>(cut.stages()), 0);
   for (const StageProfile& profile : steps) {
     for (std::size_t i = 0; i < seconds.size(); ++i) {
@@ -284,7 +323,9 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
       seconds[i] += costs.forward + costs.recompute + costs.backward_input + costs.backward_weight +
                     shares[i] * profile.optimizer / micro_batches;
     }
-    if (!experiment.head.is_everywhere()) seconds.back() += profile.loss + profile.head_weight + profile.head_norm;
+    if (!experiment.head.is_everywhere())
+      seconds.back() +=
+          (profile.loss + profile.head_weight + profile.head_norm) / static_cast<double>(experiment.mesh.tp);
   }
   for (double& of_application : seconds) of_application /= static_cast<double>(steps.size());
   return seconds;

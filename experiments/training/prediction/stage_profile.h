@@ -1,5 +1,7 @@
 // Measures the costs of the stages of an experiment's pipeline, before and after the run: one rank alone does the work
-// of all ranks of the pipeline in a step, in the order of their schedule, with the same trainer, engine and kernels.
+// of all ranks of the pipeline in a step, in the order of their schedule, with the same trainer, engine and kernels. On
+// a virtual clock, as many ranks as share layers over tp do, because a part of a layer may fit into a cache that the
+// whole does not fit into.
 #pragma once
 
 #include <map>
@@ -37,7 +39,8 @@ using StageProfiles = std::map<std::string, std::vector<StageProfile>>;
 
 /// Measures steps of the plan's stages, with as many threads as each of the experiment's ranks has. Each call adds a
 /// few steps to those in `known` (except on plan, where all are equal) and returns them all. Steps measured before and
-/// after a run show the speed of the machine at that time. Layers that are split over tp are measured whole.
+/// after a run show the speed of the machine at that time. On a wall clock, layers that are split over tp are measured
+/// whole, and each rank is assumed to take an even share of the time.
 const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
                                                 const RunPlan& plan, StageProfiles& known);
 

@@ -147,6 +147,45 @@ TEST_CASE("a search refuses a file with two copies of each stage, which it does 
         "copies\n");
 }
 
+TEST_CASE("a variant into whose budget nothing fits is reported, and the others are searched") {
+  Json study = pipeline();
+  study["variants"] = {{{"name", "none"}, {"patch", {{"memory_budget", 20000}}}},
+                       {{"name", "one"}, {"patch", {{"memory_budget", 100'000'000}}}}};
+  const Searched search(study);
+  const Called called = search({"--json"});
+  CHECK(called.code == 3);
+  CHECK(called.err.starts_with(
+      "heddle: none: no layout that was tried fits into 19.5 KiB per rank: the smallest peak is "));
+  CHECK(called.err.ends_with(", so that it is not in the experiment\nexperiment: " + search.out + "\n"));
+  const Json searches = Json::parse(called.out)["searches"];
+  REQUIRE(searches.size() == 2);
+  CHECK(searches[0]["error"].get<std::string>().starts_with("none: no layout that was tried fits into 19.5 KiB"));
+  CHECK(searches[0]["best"].empty());
+  CHECK(searches[1]["error"].is_null());
+  const Json written = Json::parse(read_file(search.out, 1 << 20));
+  REQUIRE(written["variants"].size() == 1);
+  CHECK(written["variants"][0]["name"] == "one");
+  const Called text = search({"--force"});
+  CHECK(text.code == 3);
+  CHECK(text.out.starts_with("one: the fastest layouts of 4 ranks within 95.4 MiB each\n"));
+}
+
+TEST_CASE("layouts that are too large to be planned are marked as estimates") {
+  Json experiment = pipeline();
+  experiment["train"]["batch"] = 4096;
+  const Searched search(experiment);
+  const Called text = search({"--ranks", "512", "--allow", "micro_batches"});
+  REQUIRE(text.code == 0);
+  CHECK(
+      text.out.find(" ~ marks estimates, of layouts that were not planned, because that would take too long: `plan` of "
+                    "the experiment that is written gives its exact figures.\n") != std::string::npos);
+  const Json found = Json::parse(search({"--ranks", "512", "--allow", "micro_batches", "--force", "--json"}).out);
+  for (const Json& best : found["searches"][0]["best"]) CHECK(best["estimated"] == best["peak"].is_null());
+  CHECK(found["searches"][0]["best"][0]["estimated"] == true);
+  // A search that plans all of its layouts explains no mark.
+  CHECK(search({"--ranks", "1", "--force"}).out.find("~") == std::string::npos);
+}
+
 TEST_CASE("wrong options of a search are errors") {
   const Searched search(pipeline());
   const auto error = [&](const std::vector<std::string>& more) {

@@ -19,7 +19,7 @@ TEST_CASE("a pipeline's speedup is given over naive on the same mesh with the sa
                   pipeline_variant("naive_4", "naive", 4, 8, 0.25, 1),
                   pipeline_variant("gpipe", "gpipe", 4, 4, 0.5, 2.5)};
   run.variants[2].pipeline->recompute = "always";
-  run.variants[4].pipeline->predicted_seconds = 3.5;
+  run.variants[4].predicted_seconds = 3.5;
   run.variants[4].pipeline->stage_begins = {"stem", "layer2.0"};
   CHECK(naive_of(run, run.variants[0]) == nullptr);
   CHECK(naive_of(run, run.variants[2]) == &run.variants[2]);

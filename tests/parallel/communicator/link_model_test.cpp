@@ -69,6 +69,17 @@ TEST_CASE("Between nodes the busiest rank's messages count") {
   CHECK(collective_seconds(links, Operation::all_gather, 64, std::array{0, 4, 8, 12}) == 3 * (2 + 16));
 }
 
+TEST_CASE("The time of a collective depends only on the numbers of its ranks on the nodes") {
+  const std::vector<int> spread_out{1, 2, 5, 6, 8};
+  const NodeSpread spread = spread_of(nodes_of_four(), spread_out);
+  CHECK(spread == NodeSpread{.ranks = 5, .on_a_node = {1, 2}});
+  CHECK(spread == spread_of(nodes_of_four(), std::vector<int>{12, 17, 16, 21, 20}));
+  CHECK(spread_of(one_node(), spread_out) == NodeSpread{.ranks = 5, .on_a_node = {5}});
+  for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast})
+    CHECK(collective_seconds(nodes_of_four(), operation, 240, spread) ==
+          collective_seconds(nodes_of_four(), operation, 240, spread_out));
+}
+
 TEST_CASE("A rank alone communicates in no time") {
   for (const Operation operation : {Operation::all_reduce, Operation::broadcast, Operation::barrier})
     CHECK(collective_seconds(one_node(), operation, 1 << 20, std::array{0}) == 0);

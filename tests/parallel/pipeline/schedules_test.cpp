@@ -163,6 +163,29 @@ TEST_CASE("schedule: interleaved_zb with one stage per rank is zb_h1 in whole ro
     CHECK(to_csv(interleaved_zb(shape)) == to_csv(zb_h1(shape)));
 }
 
+TEST_CASE("schedule: a shape is accepted if and only if its schedule can be made") {
+  int refused = 0;
+  for (const ScheduleType& type : schedule_types())
+    for (int ranks = 1; ranks <= 4; ++ranks)
+      for (int micro_batches = 1; micro_batches <= 9; ++micro_batches)
+        for (int chunks = 1; chunks <= 4; ++chunks) {
+          const ScheduleShape shape{.ranks = ranks, .micro_batches = micro_batches, .chunks = chunks};
+          const auto error_of = [&](auto&& call) -> std::string {
+            try {
+              call();
+            } catch (const InputError& error) {
+              return error.what();
+            }
+            return {};
+          };
+          const std::string error = error_of([&] { check_shape(type.name, shape); });
+          CHECK(error == error_of([&] { (void)make_schedule(type.name, shape); }));
+          if (error.empty()) CHECK(error_of([&] { (void)type.make(shape); }).empty());
+          refused += error.empty() ? 0 : 1;
+        }
+  CHECK(refused > 0);
+}
+
 TEST_CASE("schedule: an impossible shape of a schedule is an error") {
   CHECK_THROWS_WITH_AS(make_schedule("gpip", {2, 2}), "unknown schedule gpip: did you mean gpipe?", InputError);
   std::vector<std::string_view> names;

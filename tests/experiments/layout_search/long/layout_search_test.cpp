@@ -133,6 +133,23 @@ TEST_CASE("estimates of times agree with plans within a tenth, and those of byte
   }
 }
 
+TEST_CASE("the estimates of many micro-batches, of which few are simulated, agree with plans") {
+  Experiment experiment = small_mlp();
+  experiment.train.batch = 256;
+  const LayoutSpace space(experiment, 4, {.micro_batches = true});
+  LayoutPlanner planner(open_datasets(experiment));
+  LayoutEstimator estimator(space, planner.plan_serially(experiment));
+  int count = 0;
+  for (const heddle::Layout& layout : space.starts()) {
+    if (layout.mesh.pp == 1 || layout.micro_batches != 64) continue;
+    ++count;
+    CAPTURE(to_string(layout));
+    CHECK(estimator.estimate(layout).seconds ==
+          doctest::Approx(planner.plan(space.experiment(layout)).seconds).epsilon(0.1));
+  }
+  CHECK(count > 20);
+}
+
 TEST_CASE("every layout keeps the batch, the micro-batches and the parts that batch norms normalise") {
   const Experiment experiment = small_convolutions(replicated);
   const LayoutSpace space(experiment, 8, {});
@@ -163,6 +180,45 @@ TEST_CASE("a change of one option leaves the others as they are, unless the mesh
         if (!may_follow) CHECK(value_of(changed, other) == value_of(space.written(), other));
       }
   }
+}
+
+TEST_CASE("where some layouts can be planned and others cannot, both are ranked by what is known of them") {
+  Experiment experiment = small_mlp();
+  experiment.train.batch = 256;
+  const LayoutSearchResult result = searched(experiment, {.ranks = 32, .max_work = 1'000});
+  REQUIRE(result.best.size() == 10);
+  const auto is_planned = [](const WeighedLayout& each) { return each.is_planned(); };
+  CHECK(result.planned > 0);
+  CHECK_FALSE(std::all_of(result.best.begin(), result.best.end(), is_planned));
+  for (std::size_t i = 1; i < result.best.size(); ++i)
+    CHECK(static_cast<float>(result.best[i - 1].figures.seconds) <= static_cast<float>(result.best[i].figures.seconds));
+}
+
+TEST_CASE("of layouts that take equally long, the smaller one comes first, and then the one closer to the experiment") {
+  const Experiment experiment = small_convolutions(replicated);
+  const LayoutSpace space(experiment, 4, {});
+  const LayoutSearchResult result = searched(experiment, {.ranks = 4});
+  bool has_tie = false;
+  for (std::size_t i = 1; i < result.best.size(); ++i) {
+    const WeighedLayout& before = result.best[i - 1];
+    const WeighedLayout& after = result.best[i];
+    if (static_cast<float>(before.figures.seconds) != static_cast<float>(after.figures.seconds)) continue;
+    CHECK(before.figures.bytes <= after.figures.bytes);
+    if (before.figures.bytes != after.figures.bytes) continue;
+    has_tie = true;
+    CHECK(distance(before.layout, space.written()) <= distance(after.layout, space.written()));
+  }
+  CHECK(has_tie);
+}
+
+TEST_CASE("the numbers of micro-batches are the divisors of the batch, and the experiment's own") {
+  Experiment experiment = small_mlp();
+  experiment.train.micro_batches = 5;
+  std::set<std::int64_t> counts;
+  const LayoutSpace space(experiment, 4, {.micro_batches = true});
+  for (const heddle::Layout& layout : space.starts())
+    if (layout.mesh.dp == 4) counts.insert(layout.micro_batches);
+  CHECK(counts == std::set<std::int64_t>{1, 2, 4, 5, 8, 16});
 }
 
 TEST_CASE("an interrupted search gives the best that it has found") {
