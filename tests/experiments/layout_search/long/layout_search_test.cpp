@@ -10,6 +10,7 @@
 #include "experiments/config/study.h"
 #include "experiments/training/experiment_checks.h"
 #include "framework/error.h"
+#include "tests/support/program/shipped.h"
 
 namespace heddle::test {
 
@@ -104,6 +105,32 @@ TEST_CASE("a search finds the fastest layout of all, which it does not plan all"
     CHECK(result.planned < all.count);
     CHECK(result.bound <= all.seconds);
     for (const WeighedLayout& best : result.best) CHECK(best.fits);
+  }
+}
+
+TEST_CASE("the layouts of searched.json are those that a search finds") {
+  const Study<Experiment> study = read_study<Experiment>(experiment_file("searched"));
+  const auto variant = [&](const std::string& name) {
+    for (const auto& member : study.variants)
+      if (member.name == name) {
+        Experiment experiment = member.root;
+        experiment.device = DeviceType::plan;
+        experiment.head.product_type = ProductType::f32;
+        check(experiment);
+        return experiment;
+      }
+    throw std::runtime_error(name);
+  };
+  for (const std::string setting : {"communication", "memory", "unequal", "head"}) {
+    CAPTURE(setting);
+    const Experiment naive = variant(setting + ", naive");
+    const LayoutSearchResult result =
+        searched(naive, {.ranks = 8, .freedom = {.recompute = true, .micro_batches = true}});
+    REQUIRE_FALSE(result.best.empty());
+    CHECK(result.best.front().is_planned());
+    LayoutPlanner planner(open_datasets(naive));
+    CHECK(result.best.front().figures.seconds ==
+          doctest::Approx(planner.plan(variant(setting + ", searched")).seconds).epsilon(1e-3));
   }
 }
 
