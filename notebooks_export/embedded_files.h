@@ -1,5 +1,5 @@
-// The files that packaging/embed.cmake puts into the program: the cells of the results' notebook (notebooks_export/cells) and the
-// styles and scripts of HTML pages (notebooks_export/pages).
+// The files that packaging/embed.cmake puts into the program: the cells of the results' notebook
+// (notebooks_export/cells) and the styles and scripts of HTML pages (notebooks_export/pages).
 #pragma once
 
 #include <string_view>
