@@ -31,6 +31,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle bench ops"]=$long
   ["./heddle bench search"]=$long
   ["./heddle bench steps"]=$long
+  ["./heddle bench steps --peer python3"]=$long
   ["./heddle bench steps --peer python3 --json > before.json"]=$long
   ["./heddle bench steps --compare before.json"]=$long
   ["./heddle data check PATH/TO/lfw"]=$faces
