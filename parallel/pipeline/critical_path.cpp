@@ -35,17 +35,8 @@ class StepTimes {
           fail<InputError>("critical path: expected only F, B, I, W and R, got {}", to_string(action));
   }
 
-  /// The stage on another rank to which the result of an action goes; -1 if there is none.
-  int receiver(const Action& action) const {
-    int to = -1;
-    if (action.kind == ActionKind::forward && action.stage + 1 < schedule_.stages()) to = action.stage + 1;
-    if (is_backward(action.kind)) to = action.stage - 1;
-    const auto rank = [&](int stage) { return schedule_.rank_at(stage, action.micro_batch); };
-    return to < 0 || rank(to) == rank(action.stage) ? -1 : to;
-  }
-
   TransferCosts transfer(const Action& from) const {
-    return costs_.transfer ? costs_.transfer(from.stage, receiver(from)) : TransferCosts{};
+    return costs_.transfer ? costs_.transfer(from.stage, receiver_stage(schedule_, from)) : TransferCosts{};
   }
 
   /// Adds the time of a step and its messages.
@@ -60,7 +51,7 @@ class StepTimes {
     for (int rank = 0; rank < schedule_.size(); ++rank)
       for (const Action& action : schedule_.ranks[index_of(rank)]) {
         add(rank, action, time);
-        if (receiver(action) < 0) continue;
+        if (receiver_stage(schedule_, action) < 0) continue;
         const auto [latency, occupies] = transfer(action);
         time_of(time, CostKind::transfer) += latency + occupies;
       }
@@ -157,7 +148,7 @@ class PathFinder {
     double link_begin = begin - times_.transfer(list[index_of(index)]).latency;
     for (int other = index; other >= 0; --other) {
       const Action& sent = list[index_of(other)];
-      const int to = times_.receiver(sent);
+      const int to = receiver_stage(schedule_, sent);
       if (to < 0 || schedule_.rank_at(to, sent.micro_batch) != step.rank) continue;
       index = other;
       step.messages.push_back(list[index_of(index)]);

@@ -188,6 +188,15 @@ Additions additions(const Schedule& schedule) {
   return found;
 }
 
+int receiver_stage(const Schedule& schedule, const Action& action) {
+  int to = -1;
+  if (action.kind == ActionKind::forward && action.stage + 1 < schedule.stages()) to = action.stage + 1;
+  if (is_backward(action.kind)) to = action.stage - 1;
+  if (to < 0) return -1;
+  const auto rank = [&](int stage) { return schedule.rank_at(stage, action.micro_batch); };
+  return rank(to) == rank(action.stage) ? -1 : to;
+}
+
 int end_of_overlap(const std::vector<Action>& list, int first) {
   auto last = static_cast<std::size_t>(first);
   while (last + 1 < list.size() && list[last].overlaps_next) ++last;

@@ -26,6 +26,9 @@ struct Additions {
 };
 Additions additions(const Schedule& schedule);
 
+/// The stage to which the result of an action is sent: a neighbour on another rank; -1 if there is none.
+int receiver_stage(const Schedule& schedule, const Action& action);
+
 /// The index after the last action that begins together with the one at `first`.
 int end_of_overlap(const std::vector<Action>& list, int first);
 

@@ -128,16 +128,6 @@ Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {
   return schedule;
 }
 
-/// The stage to which the result of an action goes; -1 if to none.
-int receiver_stage(const Schedule& schedule, const Action& action) {
-  int to = -1;
-  if (action.kind == ActionKind::forward && action.stage + 1 < schedule.stages()) to = action.stage + 1;
-  if (is_backward(action.kind)) to = action.stage - 1;
-  if (to < 0) return -1;
-  const auto rank = [&](int stage) { return schedule.rank_at(stage, action.micro_batch); };
-  return rank(to) == rank(action.stage) ? -1 : to;
-}
-
 Action sent(const Action& action) {
   const bool forward = action.kind == ActionKind::forward;
   return {forward ? ActionKind::send_forward : ActionKind::send_backward, action.stage, action.micro_batch};

@@ -14,7 +14,7 @@ namespace {
 /// on the near side of the rank, way 1 comes back to it.
 class DualPipeRank {
  public:
-  /// Of the micro-batches of a way, the first one is `first`, and each is `step` after the one before.
+  /// A way has the micro-batches first, first + step, first + 2 step and so on.
   struct Way {
     int stage = 0;
     int first = 0;

@@ -91,7 +91,7 @@ class Simulator {
   Simulator(const Schedule& schedule, const SimulationCosts& costs)
       : schedule_(schedule),
         costs_(costs),
-        loss_is_collective_(additions(schedule).loss_ranks > 1),
+        added_(additions(schedule)),
         stride_(stage_stride(schedule.micro_batches, sizeof(double))),
         input_there_(at(schedule.stages()) * stride_),
         gradient_there_(input_there_.size()),
@@ -116,6 +116,7 @@ class Simulator {
   std::size_t cell(int stage, int micro_batch) const { return at(stage) * stride_ + at(micro_batch); }
   std::size_t cell(const Action& action) const { return cell(action.stage, action.micro_batch); }
   int last_stage() const { return schedule_.stages() - 1; }
+  bool loss_is_collective() const { return added_.loss_ranks > 1; }
   const StageCosts& costs_of(int stage) const { return costs_.stages[costs_.stages.size() == 1 ? 0 : at(stage)]; }
   double speed(int rank) const { return at(rank) < costs_.speed.size() ? costs_.speed[at(rank)] : 1; }
 
@@ -149,14 +150,11 @@ class Simulator {
     timeline_.ranks[at(rank)].reserve(list.size());
     bool has_loss = false;
     for (const Action& action : list) {
-      has_messages_ = has_messages_ || is_message(action.kind);
       has_loss = has_loss || action.kind == ActionKind::loss;
       if (action.kind == ActionKind::recompute) is_recomputed_[cell(action)] = true;
       if (is_transfer(action.kind)) prepare_transfers();
     }
-    if (!has_loss) return;
-    has_loss_ = true;
-    if (!loss_is_collective_) return;
+    if (!has_loss || !loss_is_collective()) return;
     loss_ranks_.push_back(rank);
     slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
   }
@@ -248,7 +246,7 @@ class Simulator {
       case ActionKind::recompute:
         return costs.recompute / speed(rank);
       case ActionKind::loss:
-        return costs.loss / (loss_is_collective_ ? slowest_at_loss_ : speed(rank));
+        return costs.loss / (loss_is_collective() ? slowest_at_loss_ : speed(rank));
       default:
         return 0;
     }
@@ -260,14 +258,14 @@ class Simulator {
     const int s = action.stage;
     if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
     if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
-    if (s == last_stage() && action.kind == (has_loss_ ? ActionKind::loss : ActionKind::forward))
+    if (s == last_stage() && action.kind == (added_.loss_ranks > 0 ? ActionKind::loss : ActionKind::forward))
       gradient_there_[cell(action)] = end;
   }
 
   void give(int from_stage, int to_stage, int micro_batch, double end) {
     if (schedule_.rank_at(from_stage, micro_batch) == schedule_.rank_at(to_stage, micro_batch)) {
       arrival(from_stage, to_stage, micro_batch) = end;
-    } else if (!has_messages_) {
+    } else if (!added_.messages) {
       send(from_stage, to_stage, micro_batch, end);
     }
   }
@@ -322,9 +320,7 @@ class Simulator {
 
   const Schedule& schedule_;
   const SimulationCosts& costs_;
-  bool has_messages_ = false;
-  bool has_loss_ = false;
-  bool loss_is_collective_;
+  const Additions added_;
   std::vector<int> loss_ranks_;  // of a collective loss
   double slowest_at_loss_ = not_yet;
   std::size_t stride_;                  // from one stage to the next

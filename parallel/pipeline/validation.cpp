@@ -380,7 +380,8 @@ std::string draw_around(const Schedule& schedule, const ScheduleFault& fault) {
 }
 
 void check(const Schedule& schedule, std::string_view name) {
-  if (const auto fault = validate(schedule)) refuse(schedule, *fault, name);
+  check_lists(schedule, name);
+  check_walk(schedule, walk(schedule), name);
 }
 
 void check_lists(const Schedule& schedule, std::string_view name) {

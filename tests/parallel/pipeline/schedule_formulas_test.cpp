@@ -124,26 +124,20 @@ TEST_CASE("formulas: the bubble of v_half is about half of 1f1b's, that of v_min
   check("v_min", 8, [](int p) { return 4.0 * p - 3; });
 }
 
-TEST_CASE("formulas: dualpipe_v's bubble, at uniform costs, whatever a pair overlaps") {
-  test::for_each_shape("dualpipe_v", [](const ScheduleShape& shape, const Schedule& schedule) {
-    for (const double overlap : {0.0, 0.5, 1.0}) {
-      SimulationCosts costs = costs_of({2, 2, 2}, 2);
-      costs.overlap = overlap;
-      const double pair = 2 + (1 - overlap) * 1;
-      CHECK(bubble(simulate(schedule, costs)) == doctest::Approx((shape.ranks - 1) * (pair + 2 - 3)));
-    }
-  });
-}
-
-TEST_CASE("formulas: dualpipe's bubble is (p/2-1)(F&B+B-3W), at uniform costs, whatever a pair overlaps") {
-  test::for_each_shape("dualpipe", [](const ScheduleShape& shape, const Schedule& schedule) {
-    for (const double overlap : {0.0, 0.5, 1.0}) {
-      SimulationCosts costs = costs_of({1, 1, 1}, 1);
-      costs.overlap = overlap;
-      const double pair = 2 + (1 - overlap) * 1;
-      CHECK(bubble(simulate(schedule, costs)) == doctest::Approx((shape.ranks / 2 - 1) * (pair + 2 - 3)));
-    }
-  });
+TEST_CASE("formulas: the bubbles of dualpipe_v and dualpipe are (F&B+B-3W) times (p-1)/2 and p/2-1") {
+  const auto check = [](std::string_view name, const Costs& of_rank, int chunks, int (*pairs)(int ranks)) {
+    test::for_each_shape(name, [&](const ScheduleShape& shape, const Schedule& schedule) {
+      for (const double overlap : {0.0, 0.5, 1.0}) {
+        SimulationCosts costs = costs_of(of_rank, chunks);
+        costs.overlap = overlap;
+        const double pair = 2 + (1 - overlap) * 1;
+        CHECK(bubble(simulate(schedule, costs)) == doctest::Approx(pairs(shape.ranks) * (pair + 2 - 3)));
+      }
+    });
+  };
+  // Stages take one unit each.
+  check("dualpipe_v", {2, 2, 2}, 2, [](int ranks) { return ranks - 1; });
+  check("dualpipe", {1, 1, 1}, 1, [](int ranks) { return ranks / 2 - 1; });
 }
 
 TEST_CASE("formulas: chimera's bubble is (p-2)(B + (m/p-1)(B-F)) if B >= F") {
