@@ -56,10 +56,14 @@ Peer::Peer(std::string python) : python_(std::move(python)) {
 
 std::optional<double> Peer::seconds(const std::vector<std::string>& work,
                                     const std::function<void(const std::string&)>& on_failure) const {
+  const auto [place, is_new] = known_.try_emplace(work);
+  if (!is_new) return place->second;
   const auto [answer, reason] = ask(python_, work);
-  if (answer) return answer->seconds;
-  on_failure(fmt::format("{} could not do `{}`: {}", version_, fmt::join(work, " "), reason));
-  return std::nullopt;
+  if (answer)
+    place->second = answer->seconds;
+  else
+    on_failure(fmt::format("{} could not do `{}`: {}", version_, fmt::join(work, " "), reason));
+  return place->second;
 }
 
 }  // namespace heddle

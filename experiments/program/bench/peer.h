@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,13 +19,14 @@ class Peer {
   const std::string& version() const { return version_; }
 
   /// The seconds of one call of some work, named as in the script: `{"step", "resnet18", "64", "f32", "cpu", "2"}`.
-  /// None, with the reason to `on_failure`, if the script fails.
+  /// None, with the reason to `on_failure`, if the script fails. The same work is done once.
   std::optional<double> seconds(const std::vector<std::string>& work,
                                 const std::function<void(const std::string&)>& on_failure) const;
 
  private:
   std::string python_;
   std::string version_;
+  mutable std::map<std::vector<std::string>, std::optional<double>> known_;  // by work
 };
 
 }  // namespace heddle

@@ -55,16 +55,14 @@ std::vector<BenchRow> bench_steps(const BenchSettings& settings) {
   for (const Case& c : cases) {
     const double limit = rate / flops_of_step(c.type) * images_per_step;
     settings.on_progress(fmt::format("{}: at least {} steps ...", c.name, 4 * c.winograd.size()));
-    std::optional<double> peer;
     for (const bool winograd : c.winograd) {
       double seconds = 0;
       run_ranks({.backend_options = {.threads = settings.threads, .winograd = winograd}}, [&](Rank& rank) {
         Backbone backbone(c.type, images_per_step, rank);
         seconds = min_seconds([&] { backbone.step(); }, 5);
       });
-      if (!peer)
-        peer = peer_seconds(settings, {"step", c.name, fmt::format("{}", images_per_step), "f32", "cpu",
-                                       fmt::format("{}", settings.threads)});
+      const std::optional<double> peer = peer_seconds(settings, {"step", c.name, fmt::format("{}", images_per_step),
+                                                                 "f32", "cpu", fmt::format("{}", settings.threads)});
       rows.add(
           {.name = fmt::format("{} step, 112 x 112, batch {}{}", c.name, images_per_step, winograd ? ", Winograd" : ""),
            .value = images_per_step / seconds,

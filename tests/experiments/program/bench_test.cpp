@@ -122,6 +122,10 @@ TEST_CASE("bench: a peer is a Python with torch, whose failures are reported and
   CHECK(failure.empty());
   CHECK(!peer.seconds({"head", "1"}, keep));
   CHECK(failure == "torch 2.0 could not do `head 1`: killed");
+  python("exit 1\n");
+  CHECK(peer.seconds({"step", "a"}, keep) == 1.5);  // is known
+  CHECK(!peer.seconds({"step", "b"}, keep));
+  CHECK(failure == "torch 2.0 could not do `step b`: it ended with exit code 1");
 }
 
 TEST_CASE("bench: an unknown name lists the known ones") {
