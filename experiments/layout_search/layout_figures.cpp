@@ -37,7 +37,7 @@ double activation_bytes(const RunPlan& plan, int stage, const StageLoads& loads)
   const IndexRange range = plan.range(stage);
   const auto first = loads.held.begin() + range.begin;
   const double all = std::accumulate(first, first + range.size, 0.0);
-  // Of segments, the inputs are kept.
+  // Only the inputs of segments are kept.
   return plan.has_sqrt_segments ? all / std::sqrt(static_cast<double>(range.size)) : all;
 }
 
@@ -91,7 +91,8 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
   for (std::size_t i = 0; i < costs.layers.size(); ++i) {
     const bool has_weights = !model->applications()[i].layer->parameters().empty();
     const double pass = costs.layers[i].seconds / (has_weights ? 3 : 2) / micro_batches;
-    // Of small micro-batches, each pass reads the weights, and the last one adds to their gradient.
+    // If micro-batches are small, each pass takes as long as it reads the weights, and the last one adds to their
+    // gradient.
     const double weight_bytes = static_cast<double>(costs.layers[i].parameters) * sizeof(float);
     const double reading = weight_bytes / experiment.profile.bandwidth;
     layers.push_back({.pass = std::max(pass, reading),

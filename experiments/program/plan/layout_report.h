@@ -18,7 +18,7 @@ struct LayoutReport {
   LayoutSearchResult result{};
 };
 
-/// Of a search that has found a layout.
+/// The tables of a search that has found a layout.
 std::string layout_text(const LayoutReport& report);
 /// `file`: the experiment that was written.
 std::string layouts_json(const std::string& name, std::span<const LayoutReport> reports, const std::string& file);

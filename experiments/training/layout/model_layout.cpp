@@ -69,7 +69,7 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
   const TrainConfig& train = experiment.train;
   PlannerOptions options{.mesh = mesh,
                          .samples = shard(train.batch, train.micro_batches, 0).size,
-                         // Those of one copy of the stages.
+                         // Each copy of the stages has its share.
                          .micro_batches = train.micro_batches / mesh.size(Axis::copies),
                          .links = experiment.links,
                          .profile = experiment.profile,

@@ -22,8 +22,8 @@ struct LayerMessages {
   double computing = 0;
 };
 
-/// Of each application of a placed model, whose `report` gives the seconds. A redistribution counts for its first
-/// reader.
+/// The messages of each application of a placed model, whose `report` gives the seconds. A redistribution counts for
+/// its first reader.
 std::vector<LayerMessages> layer_messages(const ModelSpec& model, const ModelPlacement& placement,
                                           const PlannerOptions& options, const PlacementReport& report);
 

@@ -147,7 +147,7 @@ class Prediction {
     const auto touched = static_cast<double>(3 + 2 * options_.optimizer_states) * sizeof(float);
     return profile_.optimizer / std::max(trained_elements(), 1.0) * 2 / touched;
   }
-  /// Of the model, and of replicated heads.
+  /// The trained elements of the model and of replicated heads.
   double trained_elements() const {
     double all = replicated_elements();
     for (const ModelSpec::Application& application : plan_.model->applications())
