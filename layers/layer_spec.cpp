@@ -47,6 +47,14 @@ std::int64_t LayerSpec::parameter_elements() const {
   return elements;
 }
 
+std::int64_t LayerSpec::trained_elements() const {
+  const std::vector<Shape> shapes = parameters();
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    if (trains(i)) elements += shapes[i].numel();
+  return elements;
+}
+
 LayerSpecPointer channelwise_spec(ChannelwiseLayer layer) {
   return std::make_shared<ChannelwiseSpec>(std::move(layer));
 }

@@ -54,6 +54,8 @@ class LayerSpec {
   virtual std::vector<Shape> parameters() const { return {}; }
   /// The number of elements of all parameters.
   std::int64_t parameter_elements() const;
+  /// Those of the parameters that are trained.
+  std::int64_t trained_elements() const;
   /// Whether a parameter is trained.
   virtual bool trains(std::size_t /*parameter*/) const { return true; }
   /// The number of random streams that building it takes: one per parameter, and those that it draws from itself.

@@ -144,9 +144,7 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   std::int64_t elements = 0;
   for (const ModelSpec::Application& application : plan.model->applications())
     elements += application.layer->parameter_elements();
-  // A step reads the gradient and reads and writes the weights and each of the optimizer's states.
-  const auto touched = static_cast<double>(3 + 2 * options.optimizer_states) * sizeof(float);
-  profile.optimizer = static_cast<double>(elements) * touched / experiment.profile.bandwidth;
+  profile.optimizer = static_cast<double>(elements) * options.update_bytes() / experiment.profile.bandwidth;
   return profile;
 }
 

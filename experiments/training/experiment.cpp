@@ -232,16 +232,15 @@ void resolve_paths(Experiment& experiment) {
   experiment.data_folder.clear();
 }
 
-Mesh mesh_of(const MeshConfig& config) {
-  return Mesh(static_cast<int>(config.dp), static_cast<int>(config.pp), static_cast<int>(config.tp));
+Mesh mesh_of(const MeshConfig& config, int copies) {
+  return Mesh(static_cast<int>(config.dp), static_cast<int>(config.pp), static_cast<int>(config.tp), copies);
 }
 
 Mesh mesh_of(const Experiment& experiment) {
   const PipelineConfig& pipeline = experiment.pipeline;
-  const MeshConfig& mesh = experiment.mesh;
   // Where the ranks along pp cannot hold two copies, the schedule refuses them.
-  const bool has_copies = mesh.pp % 2 == 0 && pipeline.schedule != "csv" && copies_of_stages(pipeline.schedule) > 1;
-  return Mesh(static_cast<int>(mesh.dp), static_cast<int>(mesh.pp), static_cast<int>(mesh.tp), has_copies ? 2 : 1);
+  const bool can_have_copies = experiment.mesh.pp % 2 == 0 && pipeline.schedule != "csv";
+  return mesh_of(experiment.mesh, can_have_copies ? copies_of_stages(pipeline.schedule) : 1);
 }
 
 }  // namespace heddle

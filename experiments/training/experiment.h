@@ -181,7 +181,8 @@ std::vector<std::string*> paths_of(Experiment& experiment);
 /// Puts `data_folder` before these paths if they are relative, and empties it.
 void resolve_paths(Experiment& experiment);
 
-Mesh mesh_of(const MeshConfig& config);
+/// `copies`: of each pipeline stage.
+Mesh mesh_of(const MeshConfig& config, int copies = 1);
 /// With the copies of stages that the schedule has.
 Mesh mesh_of(const Experiment& experiment);
 

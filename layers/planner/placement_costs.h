@@ -30,6 +30,8 @@ struct PlannerOptions {
   Precision precision{};
   /// The number of tensors of a parameter's shape and type that the optimizer keeps: 1 for momentum, 2 for Adam.
   std::int64_t optimizer_states = 1;
+  /// The bytes per element of a step in f32, which reads the gradient, and reads and writes the weight and the states.
+  double update_bytes() const { return static_cast<double>(3 + 2 * optimizer_states) * sizeof(float); }
   /// Whether these are sharded over the ranks that sum a parameter's gradient (ZeRO-1).
   bool shards_optimizer = false;
   /// The bytes of the model that a rank may hold.

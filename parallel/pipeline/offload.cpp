@@ -23,18 +23,13 @@ void check_can_offload(const Schedule& schedule) {
       fail<InputError>("offload: expected a schedule without recomputation, which keeps no activations");
 }
 
-/// The index of the copy of a stage that an action belongs to, in arrays of the stages of all copies.
-std::size_t stage_index(const Schedule& schedule, const Action& action) {
-  return static_cast<std::size_t>(schedule.copy_of(action.micro_batch) * schedule.stages() + action.stage);
-}
-
 /// For each stage of each copy, the time from F to B of all micro-batches together, if F, I and W take one unit.
 std::vector<double> waits_of_stages(const Schedule& schedule) {
   std::vector<double> waits(static_cast<std::size_t>(schedule.copies() * schedule.stages()));
   for (const std::vector<TimedAction>& timed : simulate(schedule, {}).timeline.ranks)
     for (const auto& [action, begin, end] : timed) {
-      if (action.kind == ActionKind::forward) waits[stage_index(schedule, action)] -= end;
-      if (is_backward(action.kind)) waits[stage_index(schedule, action)] += begin;
+      if (action.kind == ActionKind::forward) waits[schedule.stage_index(action.stage, action.micro_batch)] -= end;
+      if (is_backward(action.kind)) waits[schedule.stage_index(action.stage, action.micro_batch)] += begin;
     }
   return waits;
 }
@@ -85,7 +80,7 @@ std::vector<Action> with_transfers(const Schedule& schedule, const std::vector<A
     return std::vector<Action>(list.begin() + begins[index], list.begin() + end);
   };
   const auto is_chosen = [&](const Action& forward) {
-    const int share = shares[stage_index(schedule, forward)];
+    const int share = shares[schedule.stage_index(forward.stage, forward.micro_batch)];
     return share > 0 && forward.micro_batch % share == 0;
   };
   std::vector<std::vector<Action>> after(groups);       // the O after each group

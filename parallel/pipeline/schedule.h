@@ -85,6 +85,15 @@ struct Schedule {
   /// The copy, 0 or 1, that a micro-batch goes through.
   int copy_of(int micro_batch) const { return second_rank_of.empty() ? 0 : micro_batch % 2; }
   const std::vector<int>& ranks_of_copy(int copy) const { return copy == 0 ? rank_of : second_rank_of; }
+  /// Whether a rank has a copy of a stage.
+  bool has_stage(int rank, int stage) const {
+    return rank_of[static_cast<std::size_t>(stage)] == rank ||
+           (copies() > 1 && second_rank_of[static_cast<std::size_t>(stage)] == rank);
+  }
+  /// The place of a micro-batch's copy of a stage in an array with an element for each stage of each copy.
+  std::size_t stage_index(int stage, int micro_batch) const {
+    return static_cast<std::size_t>(copy_of(micro_batch) * stages() + stage);
+  }
   /// The rank that has a stage for a micro-batch.
   int rank_at(int stage, int micro_batch) const {
     return ranks_of_copy(copy_of(micro_batch))[static_cast<std::size_t>(stage)];

@@ -278,8 +278,8 @@ class Simulator {
 
   void send(int from_stage, int to_stage, int micro_batch, double posted) {
     const TransferCosts transfer = costs_.transfer ? costs_.transfer(from_stage, to_stage) : TransferCosts{};
-    const std::size_t of_copy = at(schedule_.copy_of(micro_batch) * schedule_.stages() + from_stage);
-    double& link_free = link_free_[(from_stage < to_stage ? links_up_ : links_down_)[of_copy]];
+    const std::vector<std::size_t>& links = from_stage < to_stage ? links_up_ : links_down_;
+    double& link_free = link_free_[links[schedule_.stage_index(from_stage, micro_batch)]];
     link_free = std::max(link_free, posted) + transfer.occupies;
     arrival(from_stage, to_stage, micro_batch) = link_free + transfer.latency;
   }
@@ -290,9 +290,8 @@ class Simulator {
 
   double optimizer_seconds(int rank) const {
     double sum = 0;
-    for (int copy = 0; copy < schedule_.copies(); ++copy)
-      for (int stage = 0; stage < schedule_.stages(); ++stage)
-        if (schedule_.ranks_of_copy(copy)[at(stage)] == rank) sum += costs_of(stage).optimizer / speed(rank);
+    for (int stage = 0; stage < schedule_.stages(); ++stage)
+      if (schedule_.has_stage(rank, stage)) sum += costs_of(stage).optimizer / speed(rank);
     return sum;
   }
 

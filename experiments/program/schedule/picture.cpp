@@ -55,15 +55,14 @@ bool draws_host_links(const Timeline& timeline) {
   });
 }
 
-ChunkNumbers::ChunkNumbers(const Schedule& schedule) : stages_(schedule.stages()), copies_(schedule.copies()) {
+ChunkNumbers::ChunkNumbers(const Schedule& schedule) : schedule_(schedule) {
   std::map<int, int> stages;  // the number of each rank's stages so far
-  for (int copy = 0; copy < copies_; ++copy)
+  for (int copy = 0; copy < schedule.copies(); ++copy)
     for (const int rank : schedule.ranks_of_copy(copy)) numbers_.push_back(stages[rank]++);
 }
 
 int ChunkNumbers::of(const Action& action) const {
-  const int copy = copies_ == 1 ? 0 : action.micro_batch % 2;
-  return numbers_[static_cast<std::size_t>(copy * stages_ + action.stage)];
+  return numbers_[schedule_.stage_index(action.stage, action.micro_batch)];
 }
 
 bool ChunkNumbers::any() const {

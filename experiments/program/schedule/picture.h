@@ -46,9 +46,8 @@ class ChunkNumbers {
   bool any() const;
 
  private:
-  int stages_;
-  int copies_;
-  std::vector<int> numbers_;  // of each copy's stages
+  const Schedule& schedule_;
+  std::vector<int> numbers_;  // by Schedule::stage_index
 };
 
 /// The longest time of which all begins and ends are multiples; none if it is shorter than 1e-5 of the whole.

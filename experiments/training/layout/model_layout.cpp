@@ -49,11 +49,10 @@ std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, 
   std::vector<double> slowness(static_cast<std::size_t>(schedule.stages()));
   for (int stage = 0; stage < schedule.stages(); ++stage)
     for (int rank = 0; rank < mesh.size(); ++rank)
-      for (int copy = 0; copy < schedule.copies(); ++copy)
-        if (mesh.coordinates(rank).pp == schedule.ranks_of_copy(copy)[static_cast<std::size_t>(stage)]) {
-          double& slowest = slowness[static_cast<std::size_t>(stage)];
-          slowest = std::max(slowest, 1 / experiment.ranks.speed_of(rank));
-        }
+      if (schedule.has_stage(mesh.coordinates(rank).pp, stage)) {
+        double& slowest = slowness[static_cast<std::size_t>(stage)];
+        slowest = std::max(slowest, 1 / experiment.ranks.speed_of(rank));
+      }
   return slowness;
 }
 

@@ -47,12 +47,6 @@ Schedule computing_of(const Experiment& experiment) {
 
 }  // namespace
 
-bool RunPlan::has_stage(int rank, int stage) const {
-  for (int copy = 0; copy < copies(); ++copy)
-    if (training->schedule.ranks_of_copy(copy)[static_cast<std::size_t>(stage)] == rank) return true;
-  return false;
-}
-
 ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline) {
   if (pipeline.recompute_layers.empty()) return model;
   if (pipeline.recompute == Recompute::sqrt)

@@ -30,7 +30,7 @@ struct RunPlan {
   const std::vector<int>& rank_of() const { return training->schedule.rank_of; }
   int copies() const { return training->schedule.copies(); }
   /// Whether a rank along pp has a copy of the stage.
-  bool has_stage(int rank, int stage) const;
+  bool has_stage(int rank, int stage) const { return training->schedule.has_stage(rank, stage); }
   int stages() const { return cut.stages(); }
   /// The applications of a stage.
   IndexRange range(int stage) const { return cut.stage(stage); }

@@ -17,14 +17,6 @@ namespace heddle {
 
 namespace {
 
-std::int64_t elements_trained_by(const LayerSpec& layer) {
-  const std::vector<Shape> shapes = layer.parameters();
-  std::int64_t elements = 0;
-  for (std::size_t i = 0; i < shapes.size(); ++i)
-    if (layer.trains(i)) elements += shapes[i].numel();
-  return elements;
-}
-
 class Prediction {
  public:
   Prediction(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile,
@@ -142,16 +134,15 @@ class Prediction {
     sums.finish();
     return sums;
   }
-  /// A copied byte is read and written; the optimizer reads the gradient, and reads and writes the weights and states.
+  /// A copied byte is read and written.
   double copy_seconds() const {
-    const auto touched = static_cast<double>(3 + 2 * options_.optimizer_states) * sizeof(float);
-    return profile_.optimizer / std::max(trained_elements(), 1.0) * 2 / touched;
+    return profile_.optimizer / std::max(trained_elements(), 1.0) * 2 / options_.update_bytes();
   }
   /// The trained elements of the model and of replicated heads.
   double trained_elements() const {
     double all = replicated_elements();
     for (const ModelSpec::Application& application : plan_.model->applications())
-      all += static_cast<double>(elements_trained_by(*application.layer));
+      all += static_cast<double>(application.layer->trained_elements());
     return all;
   }
   /// The others' weights are stepped with their gradient.

@@ -200,10 +200,10 @@ double copies_of_parameters(const RunPlan& plan) {
   for (std::size_t i = 0; i < applications.size(); ++i) {
     const LayerLayout layout = plan.placement->layout(*plan.model, i, {});
     const std::vector<Shape> shapes = applications[i].layer->parameters();
+    all += static_cast<double>(applications[i].layer->trained_elements());
     for (std::size_t parameter = 0; parameter < shapes.size(); ++parameter) {
-      if (!applications[i].layer->trains(parameter)) continue;
-      all += static_cast<double>(shapes[parameter].numel());
-      held += static_cast<double>(layout.part(parameter, shapes[parameter]).held_shape().numel());
+      if (applications[i].layer->trains(parameter))
+        held += static_cast<double>(layout.part(parameter, shapes[parameter]).held_shape().numel());
     }
   }
   return held > 0 ? all / held : 1;
