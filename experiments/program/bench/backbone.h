@@ -12,7 +12,8 @@
 
 namespace heddle {
 
-/// Images of 3 x 112 x 112, without drop path, under half the squared norm of the embeddings, whose gradient is the embeddings.
+/// Images of 3 x 112 x 112, without drop path. The loss is half the squared norm of the embeddings: its gradient is the
+/// embeddings.
 class Backbone {
  public:
   Backbone(ModelType type, std::int64_t batch, Rank& rank, Precision precision = {});
