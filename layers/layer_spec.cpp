@@ -26,6 +26,7 @@ class ChannelwiseSpec final : public LayerSpec {
   std::vector<Shape> parameters() const override { return layer_.parameters; }
   std::uint32_t streams() const override { return LayerSpec::streams() + layer_.own_streams; }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
+    if (kind == Parallel::sequence && !layer_.output) return sequence_option(use, inputs, layer_.parameters.size());
     return samples_or_channels(kind, use, inputs, output(inputs), layer_.parameters.size());
   }
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
@@ -74,6 +75,15 @@ std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t input
     default:
       return Refusal{"it works on whole samples only"};
   }
+}
+
+std::variant<LayerOption, Refusal> sequence_option(AxisUse use, std::span<const Shape> inputs, std::size_t parameters) {
+  for (const Shape& input : inputs) {
+    if (input.rank() != 3) return Refusal{"its input has no tokens"};
+    if (input[1] < use.ranks) return Refusal{fmt::format("its {} tokens are fewer than the ranks", input[1])};
+  }
+  return LayerOption{Parallel::sequence, std::vector(inputs.size(), Placement::shard(1)), Placement::shard(1),
+                     std::vector(parameters, Placement::replicate_partial())};
 }
 
 std::variant<LayerOption, Refusal> samples_or_channels(Parallel kind, AxisUse use, std::span<const Shape> inputs,

@@ -22,8 +22,10 @@ enum class Parallel {
   parameter,  // as data, but each rank keeps a part of the parameters and gathers them before use (ZeRO-3, FSDP)
   column,     // each rank computes some output channels with its rows of the weight (Megatron's column parallel)
   row,        // each rank has some input channels; outputs are partial sums (Megatron's row parallel)
-  group       // each rank has some channels of input and output: a grouped convolution, or a layer that treats channels
+  group,      // each rank has some channels of input and output: a grouped convolution, or a layer that treats channels
               // alike
+  sequence    // each rank has some tokens of every sample; gradients of the parameters are summed (Korthikanti et al.
+              // 2022)
 };
 template <>
 inline constexpr auto enum_names<Parallel> = enum_table<Parallel>({
@@ -33,6 +35,7 @@ inline constexpr auto enum_names<Parallel> = enum_table<Parallel>({
     {Parallel::column, "column"},
     {Parallel::row, "row"},
     {Parallel::group, "group"},
+    {Parallel::sequence, "sequence"},
 });
 
 /// The placements of a layer's inputs, output and parameters along one axis.

@@ -113,10 +113,15 @@ Variable Dropout::forward(std::span<const Variable> inputs, const Pass& pass) {
   key.step = static_cast<std::uint32_t>(pass.step);
   const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
   const std::vector<IndexRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
-  // This rank has some rows of the whole tensor, and a range of the channels of each.
-  const std::int64_t rows_per_sample = whole.product(1, whole.rank() - 1);
+  // This rank has some samples of the whole tensor, and of each a range of its tokens, or of each pixel's channels.
+  const bool has_some_tokens = !layout_.axes(Parallel::sequence).empty();
+  const int cut = has_some_tokens ? 1 : whole.rank() - 1;
+  const std::int64_t rows_per_sample = whole.product(1, cut);
+  const std::int64_t row = whole.product(cut, whole.rank());
+  const std::int64_t element = whole.product(cut + 1, whole.rank());
+  const IndexRange range = box[static_cast<std::size_t>(cut)];
   const std::int64_t first_row = (pass.samples.begin + box[0].begin) * rows_per_sample;
-  return dropout(x, probability_, key, {first_row * whole.back() + box.back().begin, box.back().size, whole.back()});
+  return dropout(x, probability_, key, {first_row * row + range.begin * element, range.size * element, row});
 }
 
 LayerSpecPointer Add::spec() {

@@ -31,6 +31,7 @@ class LinearSpec final : public LayerSpec {
     return 2.0 * static_cast<double>(inputs[0].numel()) * static_cast<double>(options_.out);
   }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
+    if (kind == Parallel::sequence) return sequence_option(use, inputs, options_.bias ? 2 : 1);
     return weighted_option({.kind = kind,
                             .use = use,
                             .channel_dimension = inputs[0].rank() - 1,

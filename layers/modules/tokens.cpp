@@ -33,10 +33,12 @@ class PositionEmbeddingSpec final : public LayerSpec {
     return inputs[0];
   }
   std::vector<Shape> parameters() const override { return {{1, tokens_, features_}}; }
-  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse /*use*/,
-                                            std::span<const Shape> /*inputs*/) const override {
+  std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
     if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
-    return samples_only(kind, 1, 1);
+    if (kind != Parallel::sequence) return samples_only(kind, 1, 1);
+    auto option = sequence_option(use, inputs, 1);
+    if (auto* possible = std::get_if<LayerOption>(&option)) possible->parameters[0] = Placement::shard(1);
+    return option;
   }
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return std::make_unique<PositionEmbedding>(construction, name, tokens_, features_, layout);

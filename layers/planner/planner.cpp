@@ -16,8 +16,8 @@ std::size_t index_in(std::vector<Placements>& known, const Placements& placement
   return static_cast<std::size_t>(std::find(known.begin(), known.end(), placements) - known.begin());
 }
 
-constexpr std::array<Parallel, 6> all_kinds{Parallel::data,   Parallel::replicate, Parallel::group,
-                                            Parallel::column, Parallel::row,       Parallel::parameter};
+constexpr std::array<Parallel, 7> all_kinds{Parallel::data, Parallel::replicate, Parallel::group,   Parallel::column,
+                                            Parallel::row,  Parallel::parameter, Parallel::sequence};
 
 /// The kind that the user requests for a layer along one axis.
 std::optional<Parallel> requested_along(Axis axis, const ModelSpec::Application& application,
@@ -59,12 +59,15 @@ bool go_together(Parallel a, Parallel b) {
   const auto cuts_channels = [](Parallel kind) {
     return kind == Parallel::column || kind == Parallel::row || kind == Parallel::group;
   };
-  return !(cuts_channels(a) && cuts_channels(b)) && !(a == Parallel::parameter && b == Parallel::parameter);
+  const auto are = [&](Parallel one, Parallel other) { return (a == one && b == other) || (a == other && b == one); };
+  return !(cuts_channels(a) && cuts_channels(b)) && !are(Parallel::parameter, Parallel::parameter) &&
+         !are(Parallel::group, Parallel::sequence);
 }
 
 [[noreturn]] void refuse_pair(const std::string& layer, const PlacementRequest& request) {
   fail<InputError>(
-      "{}: cannot be placed as {} and {}: expected at most one of column, row and group, and parameter at most once",
+      "{}: cannot be placed as {} and {}: expected at most one of column, row and group, parameter at most once, and "
+      "sequence not with group",
       layer, name_of(request.kind), name_of(*request.other));
 }
 

@@ -81,6 +81,12 @@ TEST_CASE("layers give the exact reason why they cannot be placed") {
   CHECK(refusal(GlobalAveragePool::spec(), Parallel::column, two, image) ==
         "each of its outputs comes from one channel: only group cuts it by channels");
   CHECK(refusal(norm, Parallel::parameter, two, image) == "its parameters are too small to be gathered");
+  const Shape tokens{2, 3, 6};
+  CHECK(refusal(LayerNorm::spec(6), Parallel::sequence, two, tokens).empty());
+  CHECK(refusal(LayerNorm::spec(6), Parallel::sequence, two, image) == "its input has no tokens");
+  CHECK(refusal(Linear::spec({.in = 6, .out = 2}), Parallel::sequence, {Axis::tp, 4}, tokens) ==
+        "its 3 tokens are fewer than the ranks");
+  CHECK(refusal(norm, Parallel::sequence, two, tokens) == "it works on whole samples only");
 }
 
 }  // namespace heddle::test

@@ -160,15 +160,16 @@ TEST_CASE("heads that the ranks do not divide are refused, and the message says 
         "could");
 }
 
-TEST_CASE("column and row of a block's linear layers are Megatron's plan: one all-reduce of each branch per pass") {
+namespace {
+
+using Requests = std::vector<std::pair<std::vector<const char*>, Parallel>>;
+
+/// What is redistributed within the second of two blocks, if the layers are placed in these ways over four ranks.
+std::string redistributions_of_block(const Requests& requests) {
   ModelSpec model = make_model(
       {.type = ModelType::vit, .vit = {.features = 16, .blocks = 2, .heads = 4, .drop_path = 0}}, {3, 27, 27});
-  for (const char* const layers : {"blocks.*.attn.qkv", "blocks.*.mlp.fc1"})
-    model.place(layers, {.kind = Parallel::column, .over = Axis::tp, .other = {}});
-  for (const char* const layers : {"blocks.*.attn.proj", "blocks.*.mlp.fc2"})
-    model.place(layers, {.kind = Parallel::row, .over = Axis::tp, .other = {}});
-  for (const char* const layers : {"*norm*", "*sum", "patch_embed*", "pos_embed"})
-    model.place(layers, {.kind = Parallel::replicate, .over = Axis::tp, .other = {}});
+  for (const auto& [patterns, kind] : requests)
+    for (const char* const layers : patterns) model.place(layers, {.kind = kind, .over = Axis::tp, .other = {}});
   const PlannerOptions options{.mesh = Mesh(1, 1, 4), .samples = 16};
   const ModelPlacement plan = place(model, options);
   PlacementCosts costs(model, options);
@@ -183,9 +184,31 @@ TEST_CASE("column and row of a block's linear layers are Megatron's plan: one al
         conversions += fmt::format("{} takes {}\n", application.name, to_string(step.step));
     }
   }
-  CHECK(conversions ==
+  return conversions;
+}
+
+}  // namespace
+
+TEST_CASE("column and row of a block's linear layers are Megatron's plan: one all-reduce of each branch per pass") {
+  CHECK(redistributions_of_block({{{"blocks.*.attn.qkv", "blocks.*.mlp.fc1"}, Parallel::column},
+                                  {{"blocks.*.attn.proj", "blocks.*.mlp.fc2"}, Parallel::row},
+                                  {{"*norm*", "*sum", "patch_embed*", "pos_embed"}, Parallel::replicate}}) ==
         "blocks.1.attn.qkv takes tp: R -> R/P\nblocks.1.attn.sum takes tp: P -> R\n"
         "blocks.1.mlp.fc1 takes tp: R -> R/P\nblocks.1.mlp.sum takes tp: P -> R\n");
+}
+
+TEST_CASE("sequence around them makes each all-reduce a reduce-scatter and an all-gather of tokens") {
+  CHECK(redistributions_of_block({{{"blocks.*.attn.qkv", "blocks.*.mlp.fc1"}, Parallel::column},
+                                  {{"blocks.*.attn.proj", "blocks.*.mlp.fc2"}, Parallel::row},
+                                  {{"blocks.*norm*", "blocks.*sum", "pos_embed"}, Parallel::sequence}}) ==
+        "blocks.1.attn.qkv takes tp: S(1) -> R/P\nblocks.1.attn.sum takes tp: P -> S(1)\n"
+        "blocks.1.mlp.fc1 takes tp: S(1) -> R/P\nblocks.1.mlp.sum takes tp: P -> S(1)\n");
+}
+
+TEST_CASE("sequence for all layers of a block but attention is Ulysses: two all-to-alls between tokens and heads") {
+  CHECK(redistributions_of_block({{{"blocks.*", "pos_embed"}, Parallel::sequence},
+                                  {{"blocks.*.attn"}, Parallel::group}}) ==
+        "blocks.1.attn takes tp: S(1) -> S(2)\nblocks.1.attn.proj takes tp: S(2) -> S(1)\n");
 }
 
 }  // namespace heddle::test

@@ -80,6 +80,7 @@ class Builder {
     model_.then("attention.qkv", Linear::spec({.in = in, .out = 3 * features, .bias = false, .heads = heads}));
     model_.then("attention", Attention::spec({.heads = heads}));
     model_.then("attention.proj", Linear::spec({.in = features, .out = in}));
+    if (draw()) model_.then("attention.dropout", Dropout::spec(0.2));
     if (draw()) model_.then("attention.drop_path", DropPath::spec(0.3));
     model_.apply("attention.sum", Add::spec(), {start, model_.last_value()});
   }
@@ -98,7 +99,7 @@ class Builder {
   void place_at_random() {
     for (const ModelSpec::Application& application : model_.applications()) {
       const Axis axis = draw() ? Axis::dp : Axis::tp;
-      const PlacementRequest request{static_cast<Parallel>(below(6)), axis};
+      const PlacementRequest request{static_cast<Parallel>(below(7)), axis};
       const std::vector<Shape> inputs = model_.input_shapes(application, 1);
       if (mesh_.size(axis) == 1 || application.layer->follows()) continue;
       if (std::holds_alternative<LayerOption>(

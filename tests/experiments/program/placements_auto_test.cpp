@@ -86,7 +86,7 @@ TEST_CASE("a layer's placement may name its kind along the other axis, too") {
   experiment["model"]["placements"][0]["other"] = "column";
   CHECK(call({"explain"}, experiment)
             .err.find("fc: cannot be placed as row and column: expected at most one of column, "
-                      "row and group, and parameter at most once\n") != std::string::npos);
+                      "row and group, parameter at most once, and sequence not with group\n") != std::string::npos);
 }
 
 TEST_CASE("run --placements auto reports what does not fit") {
