@@ -21,16 +21,48 @@ void check_stages(int stages, std::size_t layers) {
     fail<InputError>("model: expected at most {} stages, one per layer, got {}", layers, stages);
 }
 
-/// One for each application.
+/// Whether it is a convolution or a linear layer.
+bool is_weighted(const LayerSpec& layer) {
+  return !layer.follows() && layer.parameter_elements() > 0;
+}
+
+/// One for each application: whether it is on the way from the input to the output that has the most weighted layers.
+/// Of equal ways, the one through the first input.
 std::vector<bool> main_path(const ModelSpec& model) {
   const auto& applications = model.applications();
+  std::vector<int> before(applications.size() + 1);  // the weighted layers on the way to each value
+  const auto input_of = [&](const ModelSpec::Application& application) {
+    const auto has_fewer = [&](int a, int b) {
+      return before[static_cast<std::size_t>(a)] < before[static_cast<std::size_t>(b)];
+    };
+    return *std::max_element(application.inputs.begin(), application.inputs.end(), has_fewer);
+  };
+  for (std::size_t i = 0; i < applications.size(); ++i)
+    before[i + 1] =
+        before[static_cast<std::size_t>(input_of(applications[i]))] + (is_weighted(*applications[i].layer) ? 1 : 0);
   std::vector<bool> is_main(applications.size());
   for (int value = model.last_value(); value > 0;) {
     const auto index = static_cast<std::size_t>(value) - 1;
     is_main[index] = true;
-    value = applications[index].inputs.front();
+    value = input_of(applications[index]);
   }
   return is_main;
+}
+
+/// The position from `begin` to `end`, both included, that the fewest values cross; of equal ones the last.
+int narrowest_cut(const ModelSpec& model, int begin, int end) {
+  const auto& applications = model.applications();
+  const auto crossing = [&](int position) {
+    std::set<int> values;
+    for (std::size_t reader = static_cast<std::size_t>(position); reader < applications.size(); ++reader)
+      for (const int value : applications[reader].inputs)
+        if (value <= position) values.insert(value);
+    return values.size();
+  };
+  int narrowest = end;
+  for (int position = end - 1; position >= begin; --position)
+    if (crossing(position) < crossing(narrowest)) narrowest = position;
+  return narrowest;
 }
 
 /// The dynamic program over prefixes of the layers.
@@ -155,11 +187,8 @@ StageLoads memory_loads(const ModelSpec& model, const ModelPlacement& placement,
 std::vector<int> weighted_layers(const ModelSpec& model) {
   const std::vector<bool> is_main = main_path(model);
   std::vector<int> layers;
-  for (std::size_t i = 0; i < is_main.size(); ++i) {
-    const std::vector<Shape> parameters = model.applications()[i].layer->parameters();
-    if (is_main[i] && std::any_of(parameters.begin(), parameters.end(), [](const Shape& s) { return s.rank() > 1; }))
-      layers.push_back(static_cast<int>(i));
-  }
+  for (std::size_t i = 0; i < is_main.size(); ++i)
+    if (is_main[i] && is_weighted(*model.applications()[i].layer)) layers.push_back(static_cast<int>(i));
   return layers;
 }
 
@@ -175,15 +204,11 @@ StageCut cut_by_counts(const ModelSpec& model, std::span<const std::int64_t> cou
   if (sum != static_cast<std::int64_t>(layers.size()))
     fail<InputError>("model.stages.balance: expected {} weighted layers in all, [{}] has {}", layers.size(),
                      fmt::join(counts, ","), sum);
-  const std::vector<bool> is_main = main_path(model);
   StageCut cut{.begins = {0}, .end = model.last_value()};
   std::size_t first = 0;
   for (const std::int64_t count : counts.first(counts.size() - 1)) {
     first += static_cast<std::size_t>(count);
-    int begin = layers[first];
-    // Layers of a shortcut that come before those of its block.
-    while (!is_main[static_cast<std::size_t>(begin) - 1]) --begin;
-    cut.begins.push_back(begin);
+    cut.begins.push_back(narrowest_cut(model, layers[first - 1] + 1, layers[first]));
   }
   return cut;
 }

@@ -12,12 +12,13 @@
 
 namespace heddle {
 
-/// The applications on the main path that multiply by weights (convolutions and linear layers), ascending. The main
-/// path follows the first inputs back from the last value; shortcuts are not on it.
+/// The convolutions and linear layers on the main path, ascending. The main path is the way from the input to the last
+/// value that has the most of them; shortcuts are not on it.
 std::vector<int> weighted_layers(const ModelSpec& model);
 
-/// Cuts into stages with these numbers of weighted layers, each at least one. Layers without weights stay with the
-/// weighted layer before them, and shortcuts with their block. InputError unless there is one number per stage and the
+/// Cuts into stages with these numbers of weighted layers, each at least one. Between two weighted layers the cut lies
+/// where the fewest values cross it, as late as possible: before a shortcut's projection or the norm of a transformer's
+/// branch, and behind pooling. InputError unless there is one number per stage and the
 /// numbers add up to all weighted layers.
 StageCut cut_by_counts(const ModelSpec& model, std::span<const std::int64_t> counts, int stages);
 

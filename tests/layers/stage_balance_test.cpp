@@ -87,6 +87,14 @@ TEST_CASE("balance counts weighted layers of the main path: ResNet-18 has 18, cu
   CHECK(weighted_layers(make_model({.type = ModelType::vgg16}, {3, 64, 64})).size() == 16);
 }
 
+TEST_CASE("balance counts the four linear layers of a transformer's block, and cuts before its norm") {
+  const ModelSpec model = make_model({.type = ModelType::vit_t}, faces);
+  CHECK(weighted_layers(model).size() == 1 + 12 * 4 + 2);
+  const StageCut cut = cut_by_counts(model, std::vector<std::int64_t>{13, 12, 14, 12}, 4);
+  CHECK(first_layers(model, cut) ==
+        std::vector<std::string>{"patch_embed.proj", "blocks.3.norm1", "blocks.6.norm1", "blocks.9.norm2"});
+}
+
 TEST_CASE("a cut within a block leaves the shortcut's projection with its block") {
   const ModelSpec model = resnet18();
   // The cut lies between the two convolutions of layer2.0.
