@@ -164,13 +164,14 @@ namespace {
 
 using Requests = std::vector<std::pair<std::vector<const char*>, Parallel>>;
 
-/// What is redistributed within the second of two blocks, if the layers are placed in these ways over four ranks.
-std::string redistributions_of_block(const Requests& requests) {
-  ModelSpec model = make_model(
-      {.type = ModelType::vit, .vit = {.features = 16, .blocks = 2, .heads = 4, .drop_path = 0}}, {3, 27, 27});
-  for (const auto& [patterns, kind] : requests)
-    for (const char* const layers : patterns) model.place(layers, {.kind = kind, .over = Axis::tp, .other = {}});
-  const PlannerOptions options{.mesh = Mesh(1, 1, 4), .samples = 16};
+/// A network of two blocks.
+ModelSpec two_blocks(std::int64_t features, const ImageShape& image = {3, 27, 27}) {
+  return make_model({.type = ModelType::vit, .vit = {.features = features, .blocks = 2, .heads = 4, .drop_path = 0}},
+                    image);
+}
+
+/// What is redistributed within the second block.
+std::string redistributions_of_block(const ModelSpec& model, const PlannerOptions& options) {
   const ModelPlacement plan = place(model, options);
   PlacementCosts costs(model, options);
   std::string conversions;
@@ -187,27 +188,48 @@ std::string redistributions_of_block(const Requests& requests) {
   return conversions;
 }
 
+/// The same, if the layers are placed in these ways over four ranks.
+std::string redistributions_of_block(const Requests& requests) {
+  ModelSpec model = two_blocks(16);
+  for (const auto& [patterns, kind] : requests)
+    for (const char* const layers : patterns) model.place(layers, {.kind = kind, .over = Axis::tp, .other = {}});
+  return redistributions_of_block(model, {.mesh = Mesh(1, 1, 4), .samples = 16});
+}
+
+constexpr const char* without_sequence =
+    "blocks.1.attn.qkv takes tp: R -> R/P\nblocks.1.attn.sum takes tp: P -> R\n"
+    "blocks.1.mlp.fc1 takes tp: R -> R/P\nblocks.1.mlp.sum takes tp: P -> R\n";
+constexpr const char* with_sequence =
+    "blocks.1.attn.qkv takes tp: S(1) -> R/P\nblocks.1.attn.sum takes tp: P -> S(1)\n"
+    "blocks.1.mlp.fc1 takes tp: S(1) -> R/P\nblocks.1.mlp.sum takes tp: P -> S(1)\n";
+
 }  // namespace
 
 TEST_CASE("column and row of a block's linear layers are Megatron's plan: one all-reduce of each branch per pass") {
   CHECK(redistributions_of_block({{{"blocks.*.attn.qkv", "blocks.*.mlp.fc1"}, Parallel::column},
                                   {{"blocks.*.attn.proj", "blocks.*.mlp.fc2"}, Parallel::row},
                                   {{"*norm*", "*sum", "patch_embed*", "pos_embed"}, Parallel::replicate}}) ==
-        "blocks.1.attn.qkv takes tp: R -> R/P\nblocks.1.attn.sum takes tp: P -> R\n"
-        "blocks.1.mlp.fc1 takes tp: R -> R/P\nblocks.1.mlp.sum takes tp: P -> R\n");
+        without_sequence);
 }
 
 TEST_CASE("sequence around them makes each all-reduce a reduce-scatter and an all-gather of tokens") {
   CHECK(redistributions_of_block({{{"blocks.*.attn.qkv", "blocks.*.mlp.fc1"}, Parallel::column},
                                   {{"blocks.*.attn.proj", "blocks.*.mlp.fc2"}, Parallel::row},
                                   {{"blocks.*norm*", "blocks.*sum", "pos_embed"}, Parallel::sequence}}) ==
-        "blocks.1.attn.qkv takes tp: S(1) -> R/P\nblocks.1.attn.sum takes tp: P -> S(1)\n"
-        "blocks.1.mlp.fc1 takes tp: S(1) -> R/P\nblocks.1.mlp.sum takes tp: P -> S(1)\n");
+        with_sequence);
+}
+
+TEST_CASE("for few samples of a wide transformer, the planner finds Megatron's plans by itself") {
+  PlannerOptions options{.mesh = Mesh(1, 1, 4), .samples = 2, .automatic = true};
+  CHECK(redistributions_of_block(two_blocks(1024), options) == without_sequence);
+  // Where messages take little time to begin, the norms are shared, too.
+  options.links.within_node.latency = 1e-7;
+  CHECK(redistributions_of_block(two_blocks(1024, {3, 112, 112}), options) == with_sequence);
 }
 
 TEST_CASE("sequence for all layers of a block but attention is Ulysses: two all-to-alls between tokens and heads") {
-  CHECK(redistributions_of_block({{{"blocks.*", "pos_embed"}, Parallel::sequence},
-                                  {{"blocks.*.attn"}, Parallel::group}}) ==
+  CHECK(redistributions_of_block(
+            {{{"blocks.*", "pos_embed"}, Parallel::sequence}, {{"blocks.*.attn"}, Parallel::group}}) ==
         "blocks.1.attn takes tp: S(1) -> S(2)\nblocks.1.attn.proj takes tp: S(2) -> S(1)\n");
 }
 

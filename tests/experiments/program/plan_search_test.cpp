@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/files/atomic_file.h"
+#include "tests/support/devices.h"
 #include "tests/support/program/explained.h"
 
 namespace heddle::test::plan_search_test {
@@ -170,7 +171,8 @@ TEST_CASE("a variant into whose budget nothing fits is reported, and the others 
   CHECK(text.out.starts_with("one: the fastest layouts of 4 ranks within 95.4 MiB each\n"));
 }
 
-TEST_CASE("layouts that are too large to be planned are marked as estimates") {
+TEST_CASE("layouts that are too large to be planned are marked as estimates" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   Json experiment = pipeline();
   experiment["train"]["batch"] = 4096;
   const Searched search(experiment);
