@@ -97,6 +97,8 @@ void describe_vit(Describer& d, ModelConfig& config) {
   d.field("qkv_bias", config.vit.qkv_bias, "whether queries, keys and values have biases");
   d.field("drop_path", config.vit.drop_path, from_to_below(0, 1),
           "probability with which the last block's branches are left out for a sample; it rises linearly from 0");
+  d.field("mask_ratio", config.vit.mask_ratio, from_to_below(0, 1),
+          "share of each sample's tokens that training leaves out of the blocks");
 }
 
 void describe_sized_vit(Describer& d, ModelConfig& config) {
@@ -194,6 +196,11 @@ StageCut make_cut(const ModelSpec& model, const StagesConfig& config, int stages
   const bool is_named =
       std::any_of(applications.begin(), applications.end(), [](const auto& layer) { return layer.stage.has_value(); });
   if (!config.balance.empty() && config.by) fail<InputError>("model.stages: expected either balance or by, got both");
+  const Shape& in_evaluation = model.evaluation_sample(model.last_value());
+  if (in_evaluation != embedding)
+    fail<InputError>(
+        "model: \"{}\" gives [n,{}] in training and [n,{}] in evaluation: put a restore_tokens behind its mask_tokens",
+        model.applications().back().name, embedding[0], in_evaluation[0]);
   if (is_named && (!config.balance.empty() || config.by))
     fail<InputError>("model.stages: layers name their stages: expected neither balance nor by");
   if (!config.balance.empty()) return cut_by_counts(model, config.balance, stages);

@@ -77,6 +77,7 @@ struct VitConfig {
   bool qkv_bias = false;   // whether queries, keys and values have biases
   double drop_path = 0.1;  // of the last block; it rises linearly from 0
 };
+  double mask_ratio = 0;   // share of the tokens that training leaves out of the blocks
 
 /// How the layers are divided into pipeline stages.
 struct StagesConfig {
@@ -134,7 +135,7 @@ ModelSpec make_iresnet(const ModelConfig& config, const ImageShape& image);
 /// Chen et al. 2018, in InsightFace's form and with its parameter names.
 ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image);
 /// InsightFace's vision transformer for faces (Dosovitskiy et al. 2021; An et al. 2022), with its parameter names. It
-/// has no class token: the embedding is computed from all tokens. InsightFace's random masking of tokens is left out.
+/// has no class token: the embedding is computed from all tokens.
 ModelSpec make_vit(const ModelConfig& config, const ImageShape& image);
 
 /// The deviation of initial weights [out, .., kernel, kernel] by PyTorch's `kaiming_normal_(mode="fan_out")`, in which

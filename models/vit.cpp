@@ -5,6 +5,7 @@
 #include "layers/modules/tokens.h"
 #include "models/models.h"
 
+#include "layers/modules/token_masks.h"
 namespace heddle {
 
 namespace {
@@ -102,5 +103,9 @@ ModelSpec make_vit(const ModelConfig& config, const ImageShape& image) {
   model.then("feature.3", batch_norm(config.embedding));
   return std::move(model);
 }
+  const TokenMasking masking{.tokens = tokens, .ratio = vit.mask_ratio};
+  const bool masks = vit.mask_ratio > 0;
+  if (masks) model.then("mask", MaskTokens::spec(masking));
 
 }  // namespace heddle
+  if (masks) model.then("mask_token", RestoreTokens::spec(masking, vit.features));

@@ -122,9 +122,9 @@ TEST_CASE("a vision transformer gives PyTorch's outputs and gradients in f32") {
   compare_with_published(DType::f32, 1e-4);
 }
 
-TEST_CASE("vision transformers have InsightFace's parameters, but for the token that masks") {
-  const auto elements_of = [](ModelType type) {
-    const ModelSpec model = make_model({.type = type}, {3, 112, 112});
+TEST_CASE("vision transformers have InsightFace's parameters, and with a mask its token, too") {
+  const auto elements_of = [](ModelType type, double mask_ratio = 0) {
+    const ModelSpec model = make_model({.type = type, .vit = {.mask_ratio = mask_ratio}}, {3, 112, 112});
     std::int64_t elements = 0;
     for (const ModelSpec::Application& application : model.applications())
       elements += application.layer->parameter_elements();
@@ -189,3 +189,4 @@ TEST_CASE("column and row of a block's linear layers are Megatron's plan: one al
 }
 
 }  // namespace heddle::test
+  CHECK(elements_of(ModelType::vit_t, 0.1) == 19'137'536 + 256);
