@@ -108,6 +108,15 @@ void describe_sized_vit(Describer& d, ModelConfig& config) {
   d.field("heads", config.vit.heads, between(1, 65536), "heads of attention, which share the features evenly");
 }
 
+void describe_torchvision_vit(Describer& d, ModelConfig& config) {
+  describe_backbone(d, config);
+  describe_embedding_norm(d, config);
+}
+
+ModelSpec make_vit_b_16(const ModelConfig& config, const ImageShape& image) {
+  return make_torchvision_vit({.features = 768, .blocks = 12, .heads = 12, .patch = 16}, config, image);
+}
+
 void describe_layers(Describer& d, ModelConfig& config) {
   list(d, required("layers"), config.layers, between(1, 100000), "the layers, each after those that it reads");
 }
@@ -154,6 +163,9 @@ constexpr auto model_table = enum_table<ModelType, ModelRow>({
     {ModelType::vit_b, {"vit_b", "InsightFace's ViT-B: 24 blocks of 512 features", make_vit, describe_vit}},
     {ModelType::vit_l, {"vit_l", "InsightFace's ViT-L: 24 blocks of 768 features", make_vit, describe_vit}},
     {ModelType::vit, {"vit", "the same with sizes of your own", make_vit, describe_sized_vit}},
+    {ModelType::vit_b_16,
+     {"vit_b_16", "torchvision's ViT-B/16: 12 blocks of 768 features and a class token", make_vit_b_16,
+      describe_torchvision_vit}},
     {ModelType::layers, {"layers", "a network written out layer by layer", make_written_model, describe_layers}},
 });
 
@@ -184,6 +196,11 @@ ModelSpec make_model(const ModelConfig& config, const ImageShape& image) {
         "model: expected its last layer to give an embedding [n,d], \"{}\" gives [n,{}]: append a flatten "
         "or a global_average_pool",
         model.applications().back().name, fmt::join(embedding.dimensions(), ","));
+  const Shape& in_evaluation = model.evaluation_sample(model.last_value());
+  if (in_evaluation != embedding)
+    fail<InputError>(
+        "model: \"{}\" gives [n,{}] in training and [n,{}] in evaluation: put a restore_tokens behind its mask_tokens",
+        model.applications().back().name, embedding[0], in_evaluation[0]);
   for (const PlacementConfig& placement : config.placements)
     model.place(placement.layers, {.kind = placement.parallel, .over = placement.over, .other = placement.other});
   return model;
@@ -196,11 +213,6 @@ StageCut make_cut(const ModelSpec& model, const StagesConfig& config, int stages
   const bool is_named =
       std::any_of(applications.begin(), applications.end(), [](const auto& layer) { return layer.stage.has_value(); });
   if (!config.balance.empty() && config.by) fail<InputError>("model.stages: expected either balance or by, got both");
-  const Shape& in_evaluation = model.evaluation_sample(model.last_value());
-  if (in_evaluation != embedding)
-    fail<InputError>(
-        "model: \"{}\" gives [n,{}] in training and [n,{}] in evaluation: put a restore_tokens behind its mask_tokens",
-        model.applications().back().name, embedding[0], in_evaluation[0]);
   if (is_named && (!config.balance.empty() || config.by))
     fail<InputError>("model.stages: layers name their stages: expected neither balance nor by");
   if (!config.balance.empty()) return cut_by_counts(model, config.balance, stages);
@@ -212,9 +224,9 @@ double kaiming_deviation(std::int64_t out, std::int64_t kernel) {
   return std::sqrt(2.0 / static_cast<double>(out * kernel * kernel));
 }
 
-void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in) {
+void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in, const std::string& last) {
   if (config.dropout > 0) model.then("dropout", Dropout::spec(config.dropout));
-  model.then("fc", Linear::spec({.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
+  model.then(last, Linear::spec({.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
   if (config.embedding_norm)
     model.then("features", BatchNorm::spec({.channels = config.embedding, .synchronized = config.synchronized_norms}));
 }
