@@ -3,6 +3,7 @@
 #include "layers/modules/token_masks.h"
 
 #include <algorithm>
+#include <set>
 
 #include <doctest/doctest.h>
 
@@ -110,6 +111,31 @@ TEST_CASE("in evaluation a model gives what it gives without a mask, also where 
   CHECK(difference(embeddings(masked, Mesh(2, 1, 2), true), trained) < 1e-12);
   CHECK(difference(trained, serial) > 1e-3);
   CHECK(difference(trained, embeddings(masked, Mesh(), true, 1)) > 1e-3);
+}
+
+TEST_CASE("the tokens that one layer keeps return to their places in the other, and all others become one vector") {
+  const TokenMasking masking{.tokens = 64, .ratio = 0.25, .number = 1};
+  ModelSpec model(Shape{8, 8, 3});
+  model.then("tokens", ImageTokens::spec());
+  model.then("mask", MaskTokens::spec(masking));
+  model.then("mask_token", RestoreTokens::spec(masking, 3));
+  model.then("flatten", Flatten::spec());
+  const std::vector<double> whole = embeddings(model, Mesh(), false);
+  const std::vector<double> restored = embeddings(model, Mesh(), true);
+  std::set<std::vector<double>> fillings;
+  int kept = 0;
+  for (std::size_t i = 0; i < whole.size(); i += 3) {
+    const auto token = [i](const std::vector<double>& x) {
+      const auto at = x.begin() + static_cast<std::ptrdiff_t>(i);
+      return std::vector(at, at + 3);
+    };
+    if (token(restored) == token(whole))
+      ++kept;
+    else
+      fillings.insert(token(restored));
+  }
+  CHECK(kept == 5 * 48);
+  CHECK(fillings.size() == 1);
 }
 
 TEST_CASE("masking is no operator of an exported graph, whose file lacks the mask token, and a class token is") {
