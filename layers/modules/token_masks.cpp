@@ -1,5 +1,7 @@
 #include "layers/modules/token_masks.h"
 
+#include "framework/ops/elementwise.h"
+
 namespace heddle {
 
 namespace {
