@@ -1,5 +1,7 @@
 #include "layers/inference_graph.h"
 
+#include <algorithm>
+
 #include "framework/error.h"
 #include "layers/model_spec.h"
 
@@ -16,13 +18,19 @@ InferenceGraph::InferenceGraph(const ModelSpec& model) {
     std::vector<Shape> samples;
     for (const int input : application.inputs) {
       inputs.push_back(values[static_cast<std::size_t>(input)]);
-      samples.push_back(model.sample(input));
+      samples.push_back(model.evaluation_sample(input));
     }
     const std::size_t first = tensors_.size();
     values.push_back(application.layer->write(*this, application.name, {inputs, samples}));
     for (std::size_t i = first; i < tensors_.size(); ++i) tensors_[i].application = values.size() - 2;
   }
   node("embedding", "Identity", {values.back().name});
+}
+
+bool InferenceGraph::reads(const std::string& tensor) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const InferenceNode& node) {
+    return std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end();
+  });
 }
 
 std::string InferenceGraph::node(const std::string& output, const std::string& op, std::vector<std::string> inputs,

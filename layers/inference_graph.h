@@ -87,6 +87,8 @@ class InferenceGraph {
 
   const std::vector<InferenceTensor>& tensors() const { return tensors_; }
   const std::vector<InferenceNode>& nodes() const { return nodes_; }
+  /// Whether an operator reads this tensor. Some are trained and have no part in inference.
+  bool reads(const std::string& tensor) const;
   /// Scalars, by their names.
   const std::map<std::string, float>& constants() const { return constants_; }
 
@@ -107,7 +109,7 @@ class InferenceGraph {
 /// What a layer gets to write itself into a graph.
 struct InferenceInputs {
   std::span<const InferenceValue> values;
-  std::span<const Shape> samples;  // the shapes of one sample each, as in ModelSpec
+  std::span<const Shape> samples;  // the shapes of one sample each in evaluation, as in ModelSpec
 
   const std::string& name(std::size_t input = 0) const { return values[input].name; }
   bool is_image() const { return samples[0].rank() == 3; }

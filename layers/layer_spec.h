@@ -50,6 +50,8 @@ class LayerSpec {
   virtual std::string_view type() const = 0;
   /// InputError says which inputs the layer expects.
   virtual Shape output(std::span<const Shape> inputs) const = 0;
+  /// The same in evaluation, for the layers whose output has another shape in training.
+  virtual Shape evaluation_output(std::span<const Shape> inputs) const { return output(inputs); }
   /// In the order of Layer::parameters().
   virtual std::vector<Shape> parameters() const { return {}; }
   /// The number of elements of all parameters.

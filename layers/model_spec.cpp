@@ -35,6 +35,7 @@ class FrozenLayer final : public LayerSpec {
 
   std::string_view type() const override { return layer_->type(); }
   Shape output(std::span<const Shape> inputs) const override { return layer_->output(inputs); }
+  Shape evaluation_output(std::span<const Shape> inputs) const override { return layer_->evaluation_output(inputs); }
   std::vector<Shape> parameters() const override { return layer_->parameters(); }
   bool trains(std::size_t parameter) const override { return !is_frozen_[parameter] && layer_->trains(parameter); }
   std::uint32_t streams() const override { return layer_->streams(); }
@@ -84,7 +85,7 @@ void check_pattern(const std::string& pattern, std::span<const std::string> name
   fail<InputError>("no parameter's name matches {}{}", in_quotes(pattern), similar);
 }
 
-ModelSpec::ModelSpec(const Shape& sample) : samples_{sample}, has_gradient_{false} {}
+ModelSpec::ModelSpec(const Shape& sample) : samples_{sample}, evaluation_samples_{sample}, has_gradient_{false} {}
 
 int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> inputs) {
   for (const int input : inputs)
@@ -95,9 +96,20 @@ int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> 
   } catch (const InputError& error) {
     fail<InputError>("model: {}: {}", application.name, error.what());
   }
+  evaluation_samples_.push_back(evaluation_output_of(application));
   has_gradient_.push_back(is_trained(application));
   applications_.push_back(std::move(application));
   return last_value();
+}
+
+Shape ModelSpec::evaluation_output_of(const Application& application) const {
+  std::vector<Shape> inputs;
+  for (const int input : application.inputs) inputs.push_back(evaluation_shape(input, 1));
+  try {
+    return without_samples(application.layer->evaluation_output(inputs));
+  } catch (const InputError& error) {
+    fail<InputError>("model: {}: in evaluation: {}", application.name, error.what());
+  }
 }
 
 bool ModelSpec::is_trained(const Application& application) const {
@@ -167,6 +179,10 @@ std::uint32_t ModelSpec::streams() const {
 
 Shape ModelSpec::shape(int index, std::int64_t samples) const {
   return with_samples(sample(index), samples);
+}
+
+Shape ModelSpec::evaluation_shape(int index, std::int64_t samples) const {
+  return with_samples(evaluation_sample(index), samples);
 }
 
 std::vector<Shape> ModelSpec::input_shapes(const Application& application, std::int64_t samples) const {

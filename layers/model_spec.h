@@ -54,25 +54,30 @@ class ModelSpec {
 
   const std::vector<Application>& applications() const { return applications_; }
   int last_value() const { return static_cast<int>(applications_.size()); }
-  /// Shape of value `index` for one sample, without the leading dimension of the samples.
+  /// Shape of value `index` in training for one sample, without the leading dimension of the samples.
   const Shape& sample(int index) const { return samples_[static_cast<std::size_t>(index)]; }
-  /// The same for this number of samples.
+  /// The same in evaluation, where no tokens are masked.
+  const Shape& evaluation_sample(int index) const { return evaluation_samples_[static_cast<std::size_t>(index)]; }
+  /// The shapes for this number of samples.
   Shape shape(int index, std::int64_t samples) const;
+  Shape evaluation_shape(int index, std::int64_t samples) const;
   /// Whether a value depends on parameters that are trained, so that its gradient is wanted.
   bool has_gradient(int index) const { return has_gradient_[static_cast<std::size_t>(index)]; }
   /// The number of random streams that building all layers takes.
   std::uint32_t streams() const;
-  /// Shapes of an application's inputs for this number of samples.
+  /// Shapes of an application's inputs in training for this number of samples.
   std::vector<Shape> input_shapes(const Application& application, std::int64_t samples) const;
 
  private:
   /// The applications whose names match.
   std::vector<Application*> matching(std::string_view pattern);
+  Shape evaluation_output_of(const Application& application) const;
   /// Whether the output of an application has a gradient, if its inputs have those that are known.
   bool is_trained(const Application& application) const;
 
   std::vector<Application> applications_;
   std::vector<Shape> samples_;
+  std::vector<Shape> evaluation_samples_;
   std::vector<bool> has_gradient_;
 };
 

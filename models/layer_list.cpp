@@ -9,7 +9,9 @@
 #include "framework/description/describe.h"
 #include "framework/description/nearest.h"
 #include "layers/modules/activation.h"
+#include "layers/modules/class_token.h"
 #include "layers/modules/pooling.h"
+#include "layers/modules/token_masks.h"
 
 namespace heddle {
 
@@ -24,12 +26,19 @@ namespace {
 
 constexpr double max_size = 1e9;
 
+/// A mask_tokens layer.
+struct NamedMask {
+  std::string name;
+  TokenMasking masking;
+};
+
 /// A layer that is to be made.
 struct Given {
   const LayerConfig& config;
   const std::string& name;
   const Shape& first;  // its first input, of one sample
   std::size_t inputs = 1;
+  std::vector<NamedMask>& masks;  // those before it
 
   std::int64_t channels() const { return first.back(); }
 };
@@ -42,6 +51,11 @@ std::string words(const Shape& sample) {
 void expect_image(std::string_view type, const Shape& sample) {
   if (sample.rank() != 3)
     fail<InputError>("{}: expected images [n,height,width,channels], got {}", type, words(sample));
+}
+
+void expect_tokens(std::string_view type, const Shape& sample) {
+  if (sample.rank() != 2)
+    fail<InputError>("{}: expected tokens [n,t,d], got {}: put tokens before it", type, words(sample));
 }
 
 LayerSpecPointer make_linear(const Given& given) {
@@ -81,10 +95,32 @@ LayerSpecPointer make_pool(const Given& given) {
                          .padding = {pool.padding, pool.padding}});
 }
 
+LayerSpecPointer make_class_token(const Given& given) {
+  expect_tokens("class_token", given.first);
+  return ClassToken::spec(given.channels());
+}
+
 LayerSpecPointer make_position_embedding(const Given& given) {
-  if (given.first.rank() != 2)
-    fail<InputError>("position_embedding: expected tokens [n,t,d], got {}: put tokens before it", words(given.first));
+  expect_tokens("position_embedding", given.first);
   return PositionEmbedding::spec(given.first[0], given.first[1]);
+}
+
+LayerSpecPointer make_mask_tokens(const Given& given) {
+  expect_tokens("mask_tokens", given.first);
+  const auto number = static_cast<std::uint32_t>(given.masks.size());
+  given.masks.push_back({given.name, {given.first[0], given.config.mask_ratio, number}});
+  return MaskTokens::spec(given.masks.back().masking);
+}
+
+LayerSpecPointer make_restore_tokens(const Given& given) {
+  expect_tokens("restore_tokens", given.first);
+  const std::string& wanted = given.config.mask;
+  const auto found = std::find_if(given.masks.rbegin(), given.masks.rend(),
+                                  [&](const NamedMask& mask) { return wanted.empty() || mask.name == wanted; });
+  if (found == given.masks.rend())
+    fail<InputError>("restore_tokens: there is no mask_tokens{} before it",
+                     wanted.empty() ? "" : fmt::format(" \"{}\"", wanted));
+  return RestoreTokens::spec(found->masking, given.channels());
 }
 
 LayerSpecPointer make_global_pool(const Given& given) {
@@ -128,6 +164,14 @@ void describe_dropout(Describer& d, LayerConfig& config) {
 
 void describe_drop_path(Describer& d, LayerConfig& config) {
   d.field("probability", config.drop_path, from_to_below(0, 1), "share of the samples that become zero");
+}
+
+void describe_mask_tokens(Describer& d, LayerConfig& config) {
+  d.field("ratio", config.mask_ratio, from_to_below(0, 1), "share of each sample's tokens that training leaves out");
+}
+
+void describe_restore_tokens(Describer& d, LayerConfig& config) {
+  d.field("mask", config.mask, "name of the mask_tokens layer whose tokens return; empty: the last one before it");
 }
 
 void describe_attention(Describer& d, LayerConfig& config) {
@@ -177,11 +221,21 @@ constexpr auto layer_table = enum_table<LayerType, LayerRow>({
     {LayerType::tokens,
      {"tokens", "turns an image into tokens, one for each pixel", describe_nothing,
       [](const Given&) { return ImageTokens::spec(); }}},
+    {LayerType::class_token,
+     {"class_token", "puts a trained token before the others", describe_nothing, make_class_token}},
     {LayerType::position_embedding,
      {"position_embedding", "adds a trained vector to each token", describe_nothing, make_position_embedding}},
+    {LayerType::mask_tokens,
+     {"mask_tokens", "leaves out tokens at random in training", describe_mask_tokens, make_mask_tokens}},
+    {LayerType::restore_tokens,
+     {"restore_tokens", "puts the tokens back in their places, and a trained vector into those of the masked ones",
+      describe_restore_tokens, make_restore_tokens}},
     {LayerType::attention,
      {"attention", "softmax attention between tokens; a linear layer before it gives queries, keys and values",
       describe_attention, [](const Given& given) { return Attention::spec(given.config.attention); }}},
+    {LayerType::first_token,
+     {"first_token", "the first token of each sample as a vector", describe_nothing,
+      [](const Given&) { return FirstToken::spec(); }}},
     {LayerType::max_pool, {"max_pool", "maximum of a window", describe_pool, make_pool<PoolOp::max>}},
     {LayerType::average_pool, {"average_pool", "mean of a window", describe_pool, make_pool<PoolOp::average>}},
     {LayerType::global_average_pool,
@@ -312,6 +366,7 @@ ModelSpec make_layers(const std::vector<LayerConfig>& layers, const ImageShape& 
   ModelSpec model(shape_of(image));
   Names names;
   names.add("input", 0);
+  std::vector<NamedMask> masks;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerConfig& layer = layers[i];
     const std::string_view type =
@@ -321,7 +376,7 @@ ModelSpec make_layers(const std::vector<LayerConfig>& layers, const ImageShape& 
     const std::vector<int> inputs = inputs_of(layer, name, names, model.last_value());
     LayerSpecPointer spec;
     try {
-      spec = make_layer({layer, name, model.sample(inputs[0]), inputs.size()});
+      spec = make_layer({layer, name, model.sample(inputs[0]), inputs.size(), masks});
     } catch (const InputError& error) {
       fail<InputError>("model: {}: {}", name, error.what());
     }

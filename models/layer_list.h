@@ -43,8 +43,12 @@ enum class LayerType {
   drop_path,
   add,
   tokens,
+  class_token,
   position_embedding,
+  mask_tokens,
+  restore_tokens,
   attention,
+  first_token,
   max_pool,
   average_pool,
   global_average_pool,
@@ -91,6 +95,8 @@ struct LayerConfig {
   double layer_norm_epsilon = 1e-5;
   double dropout = 0.5;
   double drop_path = 0.1;
+  double mask_ratio = 0.1;
+  std::string mask{};  // the name of a mask_tokens layer; the last one before this if empty
   AttentionOptions attention{};
   PoolConfig pool{};
   ChosenExtensionLayer extension{};

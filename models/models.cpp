@@ -97,6 +97,8 @@ void describe_vit(Describer& d, ModelConfig& config) {
   d.field("qkv_bias", config.vit.qkv_bias, "whether queries, keys and values have biases");
   d.field("drop_path", config.vit.drop_path, from_to_below(0, 1),
           "probability with which the last block's branches are left out for a sample; it rises linearly from 0");
+  d.field("mask_ratio", config.vit.mask_ratio, from_to_below(0, 1),
+          "share of each sample's tokens that training leaves out of the blocks");
 }
 
 void describe_sized_vit(Describer& d, ModelConfig& config) {
@@ -104,6 +106,15 @@ void describe_sized_vit(Describer& d, ModelConfig& config) {
   d.field("features", config.vit.features, between(1, 65536), "size of a token");
   d.field("blocks", config.vit.blocks, between(1, 1000), "number of blocks");
   d.field("heads", config.vit.heads, between(1, 65536), "heads of attention, which share the features evenly");
+}
+
+void describe_torchvision_vit(Describer& d, ModelConfig& config) {
+  describe_backbone(d, config);
+  describe_embedding_norm(d, config);
+}
+
+ModelSpec make_vit_b_16(const ModelConfig& config, const ImageShape& image) {
+  return make_torchvision_vit({.features = 768, .blocks = 12, .heads = 12, .patch = 16}, config, image);
 }
 
 void describe_layers(Describer& d, ModelConfig& config) {
@@ -152,6 +163,9 @@ constexpr auto model_table = enum_table<ModelType, ModelRow>({
     {ModelType::vit_b, {"vit_b", "InsightFace's ViT-B: 24 blocks of 512 features", make_vit, describe_vit}},
     {ModelType::vit_l, {"vit_l", "InsightFace's ViT-L: 24 blocks of 768 features", make_vit, describe_vit}},
     {ModelType::vit, {"vit", "the same with sizes of your own", make_vit, describe_sized_vit}},
+    {ModelType::vit_b_16,
+     {"vit_b_16", "torchvision's ViT-B/16: 12 blocks of 768 features and a class token", make_vit_b_16,
+      describe_torchvision_vit}},
     {ModelType::layers, {"layers", "a network written out layer by layer", make_written_model, describe_layers}},
 });
 
@@ -182,6 +196,11 @@ ModelSpec make_model(const ModelConfig& config, const ImageShape& image) {
         "model: expected its last layer to give an embedding [n,d], \"{}\" gives [n,{}]: append a flatten "
         "or a global_average_pool",
         model.applications().back().name, fmt::join(embedding.dimensions(), ","));
+  const Shape& in_evaluation = model.evaluation_sample(model.last_value());
+  if (in_evaluation != embedding)
+    fail<InputError>(
+        "model: \"{}\" gives [n,{}] in training and [n,{}] in evaluation: put a restore_tokens behind its mask_tokens",
+        model.applications().back().name, embedding[0], in_evaluation[0]);
   for (const PlacementConfig& placement : config.placements)
     model.place(placement.layers, {.kind = placement.parallel, .over = placement.over, .other = placement.other});
   return model;
@@ -205,9 +224,9 @@ double kaiming_deviation(std::int64_t out, std::int64_t kernel) {
   return std::sqrt(2.0 / static_cast<double>(out * kernel * kernel));
 }
 
-void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in) {
+void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in, const std::string& last) {
   if (config.dropout > 0) model.then("dropout", Dropout::spec(config.dropout));
-  model.then("fc", Linear::spec({.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
+  model.then(last, Linear::spec({.in = in, .out = config.embedding, .bias = !config.embedding_norm}));
   if (config.embedding_norm)
     model.then("features", BatchNorm::spec({.channels = config.embedding, .synchronized = config.synchronized_norms}));
 }

@@ -35,6 +35,7 @@ enum class ModelType {
   vit_b,
   vit_l,
   vit,
+  vit_b_16,
   layers
 };
 
@@ -68,7 +69,7 @@ struct MobileFaceNetConfig {
   std::int64_t scale = 2;                        // the blocks have 64 and 128 channels times this
 };
 
-/// A vision transformer. The sizes are those of type `vit`; the others have InsightFace's.
+/// A vision transformer. The sizes are those of type `vit`; the others have those of their names.
 struct VitConfig {
   std::int64_t features = 256;  // of a token
   std::int64_t blocks = 12;
@@ -76,6 +77,7 @@ struct VitConfig {
   std::int64_t patch = 9;  // height and width of the pixels of a token
   bool qkv_bias = false;   // whether queries, keys and values have biases
   double drop_path = 0.1;  // of the last block; it rises linearly from 0
+  double mask_ratio = 0;   // share of the tokens that training leaves out of the blocks
 };
 
 /// How the layers are divided into pipeline stages.
@@ -134,14 +136,17 @@ ModelSpec make_iresnet(const ModelConfig& config, const ImageShape& image);
 /// Chen et al. 2018, in InsightFace's form and with its parameter names.
 ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image);
 /// InsightFace's vision transformer for faces (Dosovitskiy et al. 2021; An et al. 2022), with its parameter names. It
-/// has no class token: the embedding is computed from all tokens. InsightFace's random masking of tokens is left out.
+/// has no class token: the embedding is computed from all tokens.
 ModelSpec make_vit(const ModelConfig& config, const ImageShape& image);
+/// The vision transformer of Dosovitskiy et al. 2021 with a class token, in torchvision's form and with its parameter
+/// names; its last linear layer gives the embedding. The sizes are those of `vit`, whose other keys it does not read.
+ModelSpec make_torchvision_vit(const VitConfig& vit, const ModelConfig& config, const ImageShape& image);
 
 /// The deviation of initial weights [out, .., kernel, kernel] by PyTorch's `kaiming_normal_(mode="fan_out")`, in which
 /// the groups of a convolution do not count. A linear layer has a kernel of 1.
 double kaiming_deviation(std::int64_t out, std::int64_t kernel);
 
-/// Appends the end that most families have: dropout, the last linear layer `fc` and the norm `features`, as configured.
-void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in);
+/// Appends the end that most families have: dropout, the last linear layer and the norm `features`, as configured.
+void append_embedding(ModelSpec& model, const ModelConfig& config, std::int64_t in, const std::string& last = "fc");
 
 }  // namespace heddle

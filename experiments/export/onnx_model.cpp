@@ -67,7 +67,8 @@ class OnnxModel {
     const std::string input = options.takes_pixels ? add_preprocessing() : "input";
     for (const auto& [name, value] : model.graph.constants()) add_tensor(name, {}, {&value, 1});
     for (const InferenceTensor& tensor : model.graph.tensors())
-      add_tensor(tensor.name, tensor.operand.value_or(tensor.shape), model.elements.at(tensor.name));
+      if (model.graph.reads(tensor.name))
+        add_tensor(tensor.name, tensor.operand.value_or(tensor.shape), model.elements.at(tensor.name));
     for (InferenceNode node : model.graph.nodes()) {
       for (std::string& name : node.inputs)
         if (name == "input") name = input;

@@ -1,4 +1,4 @@
-// Kernels over the rows of a matrix: gather, scatter-add, top-k, softmax and cross-entropy. A row is the last
+// Kernels over the rows of a matrix: gather, scatter-add, top-k, ranks, softmax and cross-entropy. A row is the last
 // dimension; everything before it counts rows. What has one element per row (sums, losses) is of the compute type: f64
 // beside f64, else f32.
 #pragma once
@@ -17,6 +17,9 @@ class RowKernels {
   virtual void scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const = 0;
   /// Largest k values of each row, in descending order, ties by lower index first; values [n, k], index [n, k] i64.
   virtual void top_k(const Tensor& x, Tensor& values, Tensor& index) const = 0;
+  /// All columns of each row in the order of top_k, as elements of all of x: the first k in `first` [n, k], the others
+  /// in `rest` [n, columns - k]; both i64.
+  virtual void rank_columns(const Tensor& x, Tensor& first, Tensor& rest) const = 0;
 
   virtual void softmax(const Tensor& x, Tensor& y) const = 0;
   /// dx = y * (dy - sum(dy * y)).
@@ -41,6 +44,7 @@ class RowKernelsOn final : public RowKernels {
   void gather(const Tensor& x, const Tensor& index, Tensor& y) const override;
   void scatter_add(const Tensor& x, const Tensor& index, Tensor& y) const override;
   void top_k(const Tensor& x, Tensor& values, Tensor& index) const override;
+  void rank_columns(const Tensor& x, Tensor& first, Tensor& rest) const override;
   void softmax(const Tensor& x, Tensor& y) const override;
   void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) const override;
   void log_sum_exp(const Tensor& x, Tensor& y) const override;

@@ -47,6 +47,7 @@ enum class Purpose : std::uint32_t {
   evaluation_pairs,
   test,
   jitter,
+  token_masks,
 };
 
 struct RandomKey {

@@ -9,6 +9,10 @@ namespace heddle {
 
 namespace {
 
+std::string parameter_name(const std::string& layer, const LinearOptions& options, const char* parameter) {
+  return layer + options.separator + parameter;
+}
+
 class LinearSpec final : public LayerSpec {
  public:
   explicit LinearSpec(const LinearOptions& options) : options_(options) {}
@@ -45,13 +49,14 @@ class LinearSpec final : public LayerSpec {
     return std::make_unique<Linear>(construction, name, options_, layout);
   }
   InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
-    const std::string weight = graph.tensor({.name = name + ".weight",
+    const std::string weight = graph.tensor({.name = parameter_name(name, options_, "weight"),
                                              .shape = {options_.out, options_.in},
                                              .image = inputs.values[0].image,
                                              .heads = options_.heads});
     std::vector<std::string> operands{inputs.name(), weight};
     if (options_.bias)
-      operands.push_back(graph.tensor({.name = name + ".bias", .shape = {options_.out}, .heads = options_.heads}));
+      operands.push_back(graph.tensor(
+          {.name = parameter_name(name, options_, "bias"), .shape = {options_.out}, .heads = options_.heads}));
     if (inputs.samples[0].rank() == 1) return {graph.node(name, "Gemm", operands, {{"transB", std::int64_t{1}}})};
     // Gemm takes matrices only.
     const std::string transposed =
@@ -99,14 +104,15 @@ LayerSpecPointer Linear::spec(const LinearOptions& options) {
 
 static Weights linear_weights(Construction& construction, const std::string& name, const LinearOptions& options,
                               const LayerLayout& layout) {
-  const double bound = 1.0 / std::sqrt(static_cast<double>(options.in));
-  Parameter weight = make_parameter(construction, name + ".weight", layout.part(0, {options.out, options.in}),
-                                    options.deviation ? Initial::normal(*options.deviation) : Initial::uniform(bound));
+  const Initial uniform = Initial::uniform(options.bound.value_or(1.0 / std::sqrt(static_cast<double>(options.in))));
+  const bool is_torch_default = !options.deviation && !options.bound;
+  Parameter weight =
+      make_parameter(construction, parameter_name(name, options, "weight"), layout.part(0, {options.out, options.in}),
+                     options.deviation ? Initial::normal(*options.deviation) : uniform);
   std::optional<Parameter> bias;
   if (options.bias)
-    bias =
-        make_parameter(construction, name + ".bias", layout.part(1, {options.out}),
-                       options.deviation ? Initial::constant(0) : Initial::uniform(bound), {.is_norm_or_bias = true});
+    bias = make_parameter(construction, parameter_name(name, options, "bias"), layout.part(1, {options.out}),
+                          is_torch_default ? uniform : Initial::constant(0), {.is_norm_or_bias = true});
   return {std::move(weight), std::move(bias), layout};
 }
 

@@ -13,6 +13,10 @@ struct LinearOptions {
   bool bias = true;
   /// Standard deviation of normal initial weights; if empty, they are PyTorch's uniform(-1/sqrt(in), 1/sqrt(in)).
   std::optional<double> deviation{};
+  /// Bound of uniform initial weights in place of PyTorch's. With either of the two, biases are initially 0.
+  std::optional<double> bound{};
+  /// Stands between the layer's name and those of its parameters. PyTorch's MultiheadAttention has `in_proj_weight`.
+  char separator = '.';
   /// The outputs are queries, keys and values of this many heads; 0: they are not. Ours have the order head, part,
   /// feature, so that ranks may share the heads; published models have the order part, head, feature.
   std::int64_t heads = 0;

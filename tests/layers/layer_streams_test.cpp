@@ -29,9 +29,13 @@ TEST_CASE("building a layer takes the random streams that its description says, 
   add(LayerType::max_pool);
   const std::string image = add(LayerType::average_pool).name;
   add(LayerType::tokens);
+  add(LayerType::class_token);
   add(LayerType::position_embedding);
+  add(LayerType::mask_tokens);
   add(LayerType::linear).linear = {.out = 12, .bias = false};
   add(LayerType::attention).attention.heads = 2;
+  add(LayerType::restore_tokens);
+  add(LayerType::first_token);
   add(LayerType::flatten);
   LayerConfig& joined = add(LayerType::linear);
   joined.linear = {.out = 4, .bias = true};

@@ -23,10 +23,10 @@ namespace heddle::test {
 
 namespace {
 
-/// What tests/models/files/make_vit.py wrote.
+/// What a program of tests/models/files wrote.
 class PublishedValues {
  public:
-  PublishedValues() : file_(test::source_folder() / "tests/models/files/vit.safetensors") {}
+  explicit PublishedValues(const std::string& file) : file_(test::source_folder() / "tests/models/files" / file) {}
 
   Shape shape(const std::string& name) const { return file_.entries()[file_.index_of(name)].shape; }
   std::vector<double> values(const std::string& name) const {
@@ -74,16 +74,23 @@ std::vector<double> channels_last(const std::vector<double>& image, const Shape&
   return result;
 }
 
-constexpr ImageShape published_image{.channels = 3, .height = 10, .width = 9};
-ModelConfig published_model() {
-  return {.type = ModelType::vit,
-          .embedding = 5,
-          .vit = {.features = 8, .blocks = 2, .heads = 2, .patch = 4, .qkv_bias = true, .drop_path = 0}};
+/// The model of make_vit.py.
+ModelSpec insightface_model() {
+  return make_model({.type = ModelType::vit,
+                     .embedding = 5,
+                     .vit = {.features = 8, .blocks = 2, .heads = 2, .patch = 4, .qkv_bias = true, .drop_path = 0}},
+                    {.channels = 3, .height = 10, .width = 9});
 }
 
-void compare_with_published(DType dtype, double tolerance) {
-  const PublishedValues published;
-  const auto spec = std::make_shared<ModelSpec>(make_model(published_model(), published_image));
+/// The model of make_torchvision_vit.py.
+ModelSpec torchvision_model() {
+  return make_torchvision_vit({.features = 8, .blocks = 2, .heads = 2, .patch = 4}, {.embedding = 5},
+                              {.channels = 3, .height = 12, .width = 12});
+}
+
+void compare_with_published(const ModelSpec& model_spec, const std::string& file, DType dtype, double tolerance) {
+  const PublishedValues published(file);
+  const auto spec = std::make_shared<ModelSpec>(model_spec);
   std::map<std::string, InferenceTensor> tensors;
   const InferenceGraph graph(*spec);
   for (const InferenceTensor& tensor : graph.tensors()) tensors.emplace(tensor.name, tensor);
@@ -115,16 +122,70 @@ void compare_with_published(DType dtype, double tolerance) {
 }  // namespace
 
 TEST_CASE("a vision transformer gives PyTorch's outputs and gradients in f64") {
-  compare_with_published(DType::f64, 1e-10);
+  compare_with_published(insightface_model(), "vit.safetensors", DType::f64, 1e-10);
 }
 
 TEST_CASE("a vision transformer gives PyTorch's outputs and gradients in f32") {
-  compare_with_published(DType::f32, 1e-4);
+  compare_with_published(insightface_model(), "vit.safetensors", DType::f32, 1e-4);
 }
 
-TEST_CASE("vision transformers have InsightFace's parameters, but for the token that masks") {
-  const auto elements_of = [](ModelType type) {
-    const ModelSpec model = make_model({.type = type}, {3, 112, 112});
+TEST_CASE("a vision transformer with a class token gives torchvision's outputs and gradients in f64 and f32") {
+  compare_with_published(torchvision_model(), "torchvision_vit.safetensors", DType::f64, 1e-10);
+  compare_with_published(torchvision_model(), "torchvision_vit.safetensors", DType::f32, 1e-4);
+}
+
+TEST_CASE("vit_b_16 has torchvision's parameters, by name, shape and number") {
+  const ModelSpec model = make_model({.type = ModelType::vit_b_16, .embedding = 1000}, {3, 224, 224});
+  std::map<std::string, Shape> shapes;
+  std::int64_t elements = 0;
+  const InferenceGraph graph(model);
+  for (const InferenceTensor& tensor : graph.tensors()) {
+    shapes[tensor.name] = tensor.shape;
+    elements += tensor.shape.numel();
+  }
+  CHECK(elements == 86'567'656);
+  CHECK(shapes.size() == 152);
+  CHECK(shapes.at("class_token") == Shape{1, 1, 768});
+  CHECK(shapes.at("conv_proj.weight") == Shape{768, 3, 16, 16});
+  CHECK(shapes.at("encoder.pos_embedding") == Shape{1, 197, 768});
+  CHECK(shapes.at("encoder.layers.encoder_layer_11.self_attention.in_proj_weight") == Shape{2304, 768});
+  CHECK(shapes.at("encoder.layers.encoder_layer_0.self_attention.in_proj_bias") == Shape{2304});
+  CHECK(shapes.at("encoder.layers.encoder_layer_0.self_attention.out_proj.bias") == Shape{768});
+  CHECK(shapes.at("encoder.layers.encoder_layer_0.mlp.3.weight") == Shape{768, 3072});
+  CHECK(shapes.at("encoder.ln.bias") == Shape{768});
+  CHECK(shapes.at("heads.head.weight") == Shape{1000, 768});
+}
+
+TEST_CASE("vit_b_16 begins with torchvision's weights, but for its last layer") {
+  const auto spec = std::make_shared<ModelSpec>(torchvision_model());
+  run_ranks(test::ranks(1), [&](Rank& rank) {
+    Model model(spec, std::make_shared<ModelPlacement>(place(*spec, {})), {}, {rank.device, {1}, DType::f64});
+    const auto largest = [&](const std::string& name) {
+      for (const Parameter* parameter : model.parameters()) {
+        if (parameter->name != name) continue;
+        double bound = 0;
+        for (const double x : parameter->value.to_doubles()) bound = std::max(bound, std::abs(x));
+        return bound;
+      }
+      return -1.0;
+    };
+    const std::string block = "encoder.layers.encoder_layer_0.";
+    // Uniform draws come near their bound.
+    const auto is_near = [](double bound) { return doctest::Approx(bound).epsilon(0.1); };
+    CHECK(largest(block + "self_attention.in_proj_weight") == is_near(std::sqrt(6.0 / 32)));
+    CHECK(largest(block + "self_attention.out_proj.weight") == is_near(std::sqrt(1.0 / 8)));
+    CHECK(largest(block + "mlp.0.weight") == is_near(std::sqrt(6.0 / 40)));
+    CHECK(largest(block + "mlp.3.weight") == is_near(std::sqrt(6.0 / 40)));
+    for (const char* const zero : {"self_attention.in_proj_bias", "self_attention.out_proj.bias", "mlp.0.bias"})
+      CHECK(largest(block + zero) == 0);
+    CHECK(largest("class_token") == 0);
+    CHECK(largest("heads.head.weight") > 0);
+  });
+}
+
+TEST_CASE("vision transformers have InsightFace's parameters, and with a mask its token, too") {
+  const auto elements_of = [](ModelType type, double mask_ratio = 0) {
+    const ModelSpec model = make_model({.type = type, .vit = {.mask_ratio = mask_ratio}}, {3, 112, 112});
     std::int64_t elements = 0;
     for (const ModelSpec::Application& application : model.applications())
       elements += application.layer->parameter_elements();
@@ -134,6 +195,7 @@ TEST_CASE("vision transformers have InsightFace's parameters, but for the token 
   CHECK(elements_of(ModelType::vit_s) == 76'022'784);
   CHECK(elements_of(ModelType::vit_b) == 113'832'960);
   CHECK(elements_of(ModelType::vit_l) == 255'683'584);
+  CHECK(elements_of(ModelType::vit_t, 0.1) == 19'137'536 + 256);
   const ModelSpec model = make_model({.type = ModelType::vit_t}, {3, 112, 112});
   CHECK(model.sample(2) == Shape{144, 256});
   CHECK(model.applications()[3].name == "blocks.0.norm1");
@@ -148,6 +210,9 @@ TEST_CASE("a vision transformer says what does not fit") {
   CHECK(message_of([&] {
           make_model(config, {3, 112, 15});
         }) == "vit: images of 112 x 15 are smaller than a patch of 16 x 16");
+  CHECK(message_of([&] {
+          make_model({.type = ModelType::vit_b_16}, {3, 15, 224});
+        }) == "vit: images of 15 x 224 are smaller than a patch of 16 x 16");
 }
 
 TEST_CASE("heads that the ranks do not divide are refused, and the message says which numbers of ranks would do") {

@@ -84,6 +84,14 @@ void add_moves(Cases& cases) {
   move("concat of rows", {{{2, 3}}, {{1, 3}}, {{3, 3}}}, [](const Inputs& in) { return concat(in, 0); });
   move("concat of columns", {{{2, 3, 2}}, {{2, 1, 2}}}, [](const Inputs& in) { return concat(in, 1); });
   move("concat at the end", {{{2, 3}}, {{2, 5}}}, [](const Inputs& in) { return concat(in, -1); });
+  const auto mask_of = [](const Variable& x, std::int64_t tokens, std::int64_t kept) {
+    const DrawKey key{.key = {7}, .purpose = Purpose::token_masks, .step = 2, .layer = 1};
+    return draw_token_mask(x.device(), x.shape()[0], tokens, kept, key, 5);
+  };
+  move("mask_tokens", {{{3, 7, 2}}}, [=](const Inputs& in) { return mask_tokens(in[0], mask_of(in[0], 7, 5)); });
+  cases.push_back({"restore_tokens", {{{3, 4, 2}}, {{1, 1, 2}}}, [=](const Inputs& in) {
+                     return restore_tokens(in[0], in[1], mask_of(in[0], 7, 4));
+                   }});
   move("gather of rows", {{{4, 3}}}, [](const Inputs& in) {
     return gather_rows(in[0], integers(in[0].device(), {3, 0, 3, 1, 3}));
   });

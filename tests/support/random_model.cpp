@@ -1,10 +1,12 @@
 #include "tests/support/random_model.h"
 
 #include "layers/modules/activation.h"
+#include "layers/modules/class_token.h"
 #include "layers/modules/convolution.h"
 #include "layers/modules/linear.h"
 #include "layers/modules/normalization.h"
 #include "layers/modules/pooling.h"
+#include "layers/modules/token_masks.h"
 #include "layers/modules/tokens.h"
 
 namespace heddle::test {
@@ -70,7 +72,12 @@ class Builder {
   void append_attention() {
     model_.then("tokens", ImageTokens::spec());
     const std::int64_t in = channels();
-    if (draw()) model_.then("positions", PositionEmbedding::spec(size(), in));
+    const bool has_class_token = below(3) == 0;
+    if (has_class_token) model_.then("class_token", ClassToken::spec(in));
+    if (has_class_token || draw()) model_.then("positions", PositionEmbedding::spec(size(), in));
+    const TokenMasking masking{.tokens = size(), .ratio = 0.3};
+    const bool has_mask = size() > 1 && draw();
+    if (has_mask) model_.then("mask", MaskTokens::spec(masking));
     const int start = model_.last_value();
     if (draw()) model_.then("attention.norm", LayerNorm::spec(in));
     const std::int64_t heads = 2 * (1 + below(2));
@@ -83,6 +90,8 @@ class Builder {
     if (draw()) model_.then("attention.dropout", Dropout::spec(0.2));
     if (draw()) model_.then("attention.drop_path", DropPath::spec(0.3));
     model_.apply("attention.sum", Add::spec(), {start, model_.last_value()});
+    if (has_mask) model_.then("mask_token", RestoreTokens::spec(masking, in));
+    if (has_class_token) model_.then("first_token", FirstToken::spec());
   }
   void append_norm_or_activation(const std::string& name, std::int64_t width) {
     const std::int64_t kind = below(3);

@@ -21,6 +21,11 @@ void RowKernelsOn<plan::Context>::top_k(const Tensor& x, Tensor& values, Tensor&
 }
 
 template <>
+void RowKernelsOn<plan::Context>::rank_columns(const Tensor& x, Tensor& first, Tensor& rest) const {
+  context_.counter.per_element(1, x, first, rest);
+}
+
+template <>
 void RowKernelsOn<plan::Context>::softmax(const Tensor& x, Tensor& y) const {
   context_.counter.per_element(4, x, y);
 }

@@ -57,6 +57,17 @@ ATTENTION = [
     {'type': 'flatten'},
     {'type': 'linear', 'out': 16},
 ]
+CLASS_TOKEN = [
+    {'type': 'conv2d', 'out': 12, 'kernel': 8, 'stride': 8, 'padding': 0},
+    {'type': 'tokens'},
+    {'type': 'class_token'},
+    {'type': 'position_embedding', 'name': 'positions'},
+    {'type': 'linear', 'out': 36},
+    {'type': 'attention', 'heads': 3},
+    {'type': 'add', 'inputs': ['attention_5', 'positions']},
+    {'type': 'first_token'},
+    {'type': 'linear', 'out': 16},
+]
 # The configuration of a model, the side of its images, and torchvision's model with the same state dict.
 MODELS = {
     'mlp': ({'type': 'mlp', 'hidden': [32], 'embedding': 16, 'embedding_norm': True}, 16, None),
@@ -71,7 +82,11 @@ MODELS = {
     'layers': ({'type': 'layers', 'layers': LAYERS}, 32, None),
     'vit': ({'type': 'vit', 'features': 32, 'blocks': 2, 'heads': 4, 'patch': 5, 'qkv_bias': True, 'embedding': 16},
             32, None),
+    'masked_vit': ({'type': 'vit', 'features': 32, 'blocks': 2, 'heads': 4, 'patch': 5, 'mask_ratio': 0.3,
+                    'embedding': 16}, 32, None),
+    'vit_b_16': ({'type': 'vit_b_16', 'embedding': 16}, 32, lambda m: m.vit_b_16(num_classes=16, image_size=32)),
     'attention': ({'type': 'layers', 'layers': ATTENTION}, 32, None),
+    'class_token': ({'type': 'layers', 'layers': CLASS_TOKEN}, 32, None),
 }
 
 

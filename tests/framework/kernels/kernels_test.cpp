@@ -229,6 +229,16 @@ TEST_CASE("top_k is in descending order, ties by lower index, NaN first") {
   CHECK(std::isnan(values.to_doubles()[4]));
 }
 
+TEST_CASE("rank_columns gives all columns in the order of top_k, as elements of the whole tensor") {
+  Device device = make_device();
+  const Tensor x = tensor(device, {2, 6}, {3, 5, 1, 5, 4, 5, 0, -1, std::nan(""), 2, -3, 2}, DType::f32);
+  Tensor first = Tensor::empty(device, {2, 4}, DType::i64);
+  Tensor rest = Tensor::empty(device, {2, 2}, DType::i64);
+  device.backend().rows().rank_columns(x, first, rest);
+  CHECK(first.to_host<std::int64_t>() == std::vector<std::int64_t>{1, 3, 5, 4, 8, 9, 11, 6});
+  CHECK(rest.to_host<std::int64_t>() == std::vector<std::int64_t>{0, 2, 7, 10});
+}
+
 TEST_CASE("Clamping and norms reach every element") {
   Device device = make_device();
   Tensor x = tensor(device, {5}, {-3, -1, 0, 2, 7}, DType::f32);

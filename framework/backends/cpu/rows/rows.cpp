@@ -1,7 +1,10 @@
 #include "framework/kernels/rows.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <queue>
+#include <vector>
 
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/row_math.h"
@@ -39,6 +42,17 @@ void top_k_of_row(const T* x, std::int64_t columns, std::int64_t k, T* values, s
   }
   std::sort_heap(index, end, before);
   for (std::int64_t i = 0; i < k; ++i) values[i] = x[index[i]];
+}
+
+template <class T>
+std::vector<std::int64_t> ranked_columns(const T* x, std::int64_t columns) {
+  using C = Compute<T>;
+  std::vector<std::int64_t> ranked(static_cast<std::size_t>(columns));
+  std::iota(ranked.begin(), ranked.end(), 0);
+  std::sort(ranked.begin(), ranked.end(), [x](std::int64_t a, std::int64_t b) {
+    return ranks_before(static_cast<C>(x[a]), a, static_cast<C>(x[b]), b);
+  });
+  return ranked;
 }
 
 /// dx = dy * exp(x - log_sums) along one row.
@@ -105,6 +119,20 @@ void RowKernelsOn<cpu::Context>::top_k(const Tensor& x, Tensor& values, Tensor& 
     cpu::for_each_row(view, [&](std::int64_t row) {
       cpu::top_k_of_row(x.as<const T>() + row * view.columns, view.columns, k, values.as<T>() + row * k,
                         index.as<std::int64_t>() + row * k);
+    });
+  });
+}
+
+template <>
+void RowKernelsOn<cpu::Context>::rank_columns(const Tensor& x, Tensor& first, Tensor& rest) const {
+  visit_floating(x.dtype(), "rank_columns", [&]<class T>(T) {
+    const cpu::RowView view(x.shape());
+    const std::int64_t k = first.shape().back();
+    cpu::for_each_row(view, [&](std::int64_t row) {
+      const std::vector<std::int64_t> ranked = cpu::ranked_columns(x.as<const T>() + row * view.columns, view.columns);
+      const auto element_of = [&](std::int64_t column) { return row * view.columns + column; };
+      std::transform(ranked.begin(), ranked.begin() + k, first.as<std::int64_t>() + row * k, element_of);
+      std::transform(ranked.begin() + k, ranked.end(), rest.as<std::int64_t>() + row * (view.columns - k), element_of);
     });
   });
 }

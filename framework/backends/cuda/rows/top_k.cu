@@ -81,6 +81,30 @@ void top_k_as(const Context& context, const Tensor& x, Tensor& values, Tensor& i
   });
 }
 
+/// Each thread finds the place of one column, among the few hundred that a row of tokens has.
+template <class T>
+void rank_columns_as(const Context& context, const Tensor& x, Tensor& first, Tensor& rest) {
+  using C = Compute<T>;
+  const T* const from = x.as<const T>();
+  const std::int64_t columns = x.shape().back();
+  const std::int64_t k = first.shape().back();
+  std::int64_t* const in_first = first.as<std::int64_t>();
+  std::int64_t* const in_rest = rest.as<std::int64_t>();
+  for_each(context, x.numel(), [=] __device__(std::int64_t element) {
+    const std::int64_t row = element / columns;
+    const std::int64_t column = element - row * columns;
+    const T* const values = from + row * columns;
+    const C value = static_cast<C>(values[column]);
+    std::int64_t place = 0;
+    for (std::int64_t other = 0; other < columns; ++other)
+      if (ranks_before(static_cast<C>(values[other]), other, value, column)) ++place;
+    if (place < k)
+      in_first[row * k + place] = element;
+    else
+      in_rest[row * (columns - k) + place - k] = element;
+  });
+}
+
 }  // namespace
 
 }  // namespace heddle::cuda
@@ -95,6 +119,11 @@ void RowKernelsOn<cuda::Context>::top_k(const Tensor& x, Tensor& values, Tensor&
     else
       cuda::top_k_as<8, T>(context_, x, values, index);
   });
+}
+
+template <>
+void RowKernelsOn<cuda::Context>::rank_columns(const Tensor& x, Tensor& first, Tensor& rest) const {
+  visit_floating(x.dtype(), "rank_columns", [&]<class T>(T) { cuda::rank_columns_as<T>(context_, x, first, rest); });
 }
 
 }  // namespace heddle

@@ -183,6 +183,25 @@ TEST_CASE("The largest k of rows with ties, NaN and infinities stand in the cpu'
       }
 }
 
+TEST_CASE("The columns of rows with ties and NaN have the cpu's ranks, of which the first k stand apart") {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
+    for (const std::int64_t columns : {1, 20, 700})
+      for (const std::int64_t k : {std::int64_t{0}, columns / 3, columns}) {
+        const auto run = [&](Device device) {
+          std::vector<double> values = normal_values(6 * columns, 7);
+          for (double& value : values) value = std::round(value * 4);
+          values[0] = nan;
+          const Tensor x = tensor(device, {2, 3, columns}, values, dtype);
+          Tensor first = Tensor::empty(device, {2, 3, k}, DType::i64);
+          Tensor rest = Tensor::empty(device, {2, 3, columns - k}, DType::i64);
+          device.backend().rows().rank_columns(x, first, rest);
+          return std::pair(first.to_host<std::int64_t>(), rest.to_host<std::int64_t>());
+        };
+        CHECK_MESSAGE(run(make_device()) == run(make_device("cpu")), name_of(dtype)
+                                                                         << ", " << columns << " columns, k " << k);
+      }
+}
+
 TEST_CASE("Rows are gathered in every width, however they are aligned") {
   for (const std::int64_t bytes : {1, 2, 3, 4, 6, 12, 16, 64, 1040})
     for (const std::int64_t skipped : {0, 1, 2, 4}) {
