@@ -88,8 +88,10 @@ ModelSpec make_vit(const ModelConfig& config, const ImageShape& image) {
   model.then("pos_embed", PositionEmbedding::spec(tokens, vit.features));
   for (std::int64_t block = 0; block < vit.blocks; ++block) {
     const double share = vit.blocks > 1 ? static_cast<double>(block) / static_cast<double>(vit.blocks - 1) : 0;
+    model.begin_block();
     builder.block(fmt::format("blocks.{}", block), share * vit.drop_path);
   }
+  model.end_blocks();
   builder.norm("norm");
   model.then("flatten", Flatten::spec());
   const auto batch_norm = [&](std::int64_t channels) {

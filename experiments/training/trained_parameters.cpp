@@ -65,8 +65,10 @@ void TrainedParameters::make_optimizer_and_buckets() {
     (i < of_models ? partial : late).push_back(std::move(gradient));
     trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
                        parameter->is_norm_or_bias});
-    trained.back().rate_factor =
-        rate_factor(i < of_models ? parameter->name : head_weight_of(experiment_, parameter->name));
+    trained.back().rate_factor = i < of_models
+                                     ? rate_factor(parameter->name) * std::pow(experiment_.train.optimizer.layer_decay,
+                                                                               models_.depths_from_end()[i])
+                                     : rate_factor(head_weight_of(experiment_, parameter->name));
     if (size_of(parameter->value.dtype()) == 2)
       trained.back().rounding = {rank_.key, parameter->stream, weight_rows(stepped_part(*parameter))};
   }

@@ -81,7 +81,7 @@ class TrainedParameters {
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
   double learning_rate_of(std::int64_t step) const;
-  /// What the learning rate of a parameter is multiplied by; of a head's, that of its weight.
+  /// What train.lr_factors multiplies the learning rate of a parameter by; of a head's, that of its weight.
   double rate_factor(const std::string& parameter) const;
   /// The parameters whose gradients are clipped.
   std::vector<Parameter*> clipped() const;
