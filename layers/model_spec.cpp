@@ -91,6 +91,7 @@ int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> 
   for (const int input : inputs)
     if (input < 0 || input > last_value()) fail("model: {} reads value {}, which comes later", name, input);
   Application application{std::move(name), std::move(layer), std::move(inputs)};
+  application.depth = depth_;
   try {
     samples_.push_back(without_samples(application.layer->output(input_shapes(application, 1))));
   } catch (const InputError& error) {

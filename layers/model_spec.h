@@ -29,6 +29,7 @@ class ModelSpec {
     std::optional<PlacementRequest> request{};
     std::optional<int> stage{};  // the pipeline stage, if the user names one
     bool recomputed = false;     // in the backward pass, rather than kept
+    int depth = 0;               // 0 before the first block, i in the i-th of b blocks, b + 1 behind the last
   };
 
   /// `sample`: the shape of one sample, e.g. [height, width, channels].
@@ -38,6 +39,15 @@ class ModelSpec {
   int apply(std::string name, LayerSpecPointer layer, std::vector<int> inputs);
   /// Appends a layer that reads the last value.
   int then(std::string name, LayerSpecPointer layer);
+  /// The layers that are applied from now on are a further block, of a transformer or with a residual.
+  void begin_block() { depth_ = ++blocks_; }
+  /// Those that are applied from now on lie behind all blocks.
+  void end_blocks() { depth_ = blocks_ + 1; }
+  /// The number of blocks; 0 for a model that is not made of blocks.
+  int blocks() const { return blocks_; }
+  /// The depth of an application, counted from the end: 0 behind the last block, 1 in it, blocks() + 1 before the
+  /// first.
+  int depth_from_end(const Application& application) const { return blocks_ + 1 - application.depth; }
   /// Places all applications whose names match, where `*` stands for any text. InputError if there are none.
   void place(std::string_view pattern, const PlacementRequest& request);
   /// Recomputes the values of all matching applications in the backward pass.
@@ -79,6 +89,8 @@ class ModelSpec {
   std::vector<Shape> samples_;
   std::vector<Shape> evaluation_samples_;
   std::vector<bool> has_gradient_;
+  int blocks_ = 0;
+  int depth_ = 0;  // of the layers that are applied next
 };
 
 }  // namespace heddle

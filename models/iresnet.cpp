@@ -75,10 +75,12 @@ ModelSpec make_iresnet(const ModelConfig& config, const ImageShape& image) {
   for (int stage = 0; stage < 4; ++stage) {
     const std::int64_t out = std::int64_t{64} << stage;
     for (int block = 0; block < blocks[static_cast<std::size_t>(stage)]; ++block) {
+      model.begin_block();
       builder.block(fmt::format("layer{}.{}", stage + 1, block), model.last_value(), in, out, block == 0 ? 2 : 1);
       in = out;
     }
   }
+  model.end_blocks();
   builder.norm("bn2", {model.last_value()}, in);
   // This reads the image in NHWC order, while the columns of InsightFace's fc.weight are in the order channel, row,
   // column.

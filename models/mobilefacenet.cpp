@@ -31,6 +31,7 @@ class MobileFaceNetBuilder {
   }
   /// A 1 x 1 convolution to `inner` channels, a depthwise 3 x 3 convolution, and a 1 x 1 convolution to `out` channels.
   void depthwise(const std::string& name, std::int64_t inner, std::int64_t out, std::int64_t stride) {
+    model.begin_block();
     const int x = model.last_value();
     const std::int64_t in = model.sample(x).back();
     convolution(name + ".layers.0", {.in = in, .out = inner, .kernel = 1, .padding = 0});
@@ -79,6 +80,7 @@ ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image)
   builder.residuals("layers.5", blocks[2], 256);
   builder.depthwise("layers.6", 512, wide, 2);
   builder.residuals("layers.7", blocks[3], 256);
+  model.end_blocks();
   builder.convolution("conv_sep", {.in = wide, .out = separate, .kernel = 1, .padding = 0});
   // A global depthwise convolution: one weight per pixel and channel.
   const std::int64_t size = model.sample(model.last_value())[0];

@@ -94,6 +94,7 @@ ModelSpec make_variant(const Variant& variant, const ModelConfig& config, const 
     for (int block = 0; block < variant.blocks[static_cast<std::size_t>(stage)]; ++block) {
       const std::string name = fmt::format("layer{}.{}", stage + 1, block);
       const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
+      model.begin_block();
       if (variant.bottleneck)
         builder.bottleneck_block(name, model.last_value(), in, (variant.groups * variant.width) << stage,
                                  variant.groups, out, stride);
@@ -102,6 +103,7 @@ ModelSpec make_variant(const Variant& variant, const ModelConfig& config, const 
       in = out;
     }
   }
+  model.end_blocks();
   model.then("avgpool", GlobalAveragePool::spec());
   append_embedding(model, config, in);
   return std::move(model);

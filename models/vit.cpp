@@ -108,8 +108,10 @@ ModelSpec make_vit(const ModelConfig& config, const ImageShape& image) {
   if (masks) model.then("mask", MaskTokens::spec(masking));
   for (std::int64_t block = 0; block < vit.blocks; ++block) {
     const double share = vit.blocks > 1 ? static_cast<double>(block) / static_cast<double>(vit.blocks - 1) : 0;
+    model.begin_block();
     builder.block(fmt::format("blocks.{}", block), share * vit.drop_path);
   }
+  model.end_blocks();
   builder.norm("norm");
   if (masks) model.then("mask_token", RestoreTokens::spec(masking, vit.features));
   model.then("flatten", Flatten::spec());

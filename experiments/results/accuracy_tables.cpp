@@ -66,7 +66,8 @@ std::string accuracy_table(const RunResult& run) {
   Grid grid(headers);
   for (const VariantResult& variant : run.variants) {
     if (!has_test_images(variant)) continue;
-    const auto& [rank1, verification, sets, best] = *variant.evaluation;
+    const std::optional<double>& rank1 = variant.evaluation->rank1;
+    const std::optional<Verification>& verification = variant.evaluation->verification;
     std::vector<std::string> row{variant.name, rank1 ? percent(*rank1) : absent};
     row.push_back(verification ? accuracy_cell(*verification) : absent);
     for (const int exponent : exponents) row.push_back(verification ? tar_cell(*verification, exponent) : absent);

@@ -115,11 +115,15 @@ OrderedJson all_sets_json(const std::vector<EvaluatedSet>& sets) {
   return rows;
 }
 
+/// The weights that were evaluated, if they are not those of the last step.
+constexpr const char* ema = "ema";
+
 OrderedJson evaluation_json(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return nullptr;
   OrderedJson json{{"rank1", or_null(evaluation->rank1)}, {"verification", drawn_pairs_json(evaluation->verification)}};
   if (!evaluation->sets.empty()) json["sets"] = all_sets_json(evaluation->sets);
   if (evaluation->best) json["best"] = {{"steps", evaluation->best->steps}, {"accuracy", evaluation->best->accuracy}};
+  if (evaluation->is_averaged) json["weights"] = ema;
   return json;
 }
 
@@ -240,10 +244,11 @@ std::string summary_json(const RunResult& run) {
 }
 
 std::string sets_json(const VariantResult& variant, const std::string& checkpoint, std::int64_t steps) {
-  const OrderedJson json{{"name", variant.name},
-                         {"checkpoint", checkpoint},
-                         {"steps", steps},
-                         {"sets", all_sets_json(variant.evaluation.value().sets)}};
+  OrderedJson json{{"name", variant.name},
+                   {"checkpoint", checkpoint},
+                   {"steps", steps},
+                   {"sets", all_sets_json(variant.evaluation.value().sets)}};
+  if (variant.evaluation->is_averaged) json["weights"] = ema;
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -109,6 +109,10 @@ static void describe(Describer& d, TrainConfig& c) {
           "names of the backbone's parameters that are not trained; * stands for any text, as in layer1.*");
   list(d, "lr_factors", c.lr_factors, between(0, 10000),
        "factors of the learning rate for some parameters; the last one that matches a name decides");
+  d.optional_object(
+      "ema", c.averages_weights, [&c](Describer& inner) { describe(inner, c.ema); },
+      "exponential moving averages of the backbone's weights and running statistics, which are evaluated and exported; "
+      "left out: none");
   choice(d, "shard", c.shard, "optimizer: ranks with equal weights shard the optimizer's state and step (ZeRO-1)");
   d.field("bucket_bytes", c.bucket_bytes, between(1, 1e12),
           "size of the buckets in which gradients are summed over ranks during backward");

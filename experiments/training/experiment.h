@@ -15,6 +15,7 @@
 #include "framework/optimizers/learning_rate.h"
 #include "framework/optimizers/loss_scale.h"
 #include "framework/optimizers/optimizer.h"
+#include "framework/optimizers/weight_averages.h"
 #include "framework/tensors/batch_shares.h"
 #include "framework/tensors/dtype.h"
 #include "layers/head/head.h"
@@ -113,6 +114,8 @@ struct TrainConfig {
   ClipConfig clip;
   std::vector<std::string> freeze{};             // names of parameters that are not trained, with `*`
   std::vector<LearningRateFactor> lr_factors{};  // the last one that matches a parameter decides
+  bool averages_weights = false;                 // whether the experiment has the key ema
+  EmaConfig ema{};
   ShardedState shard = ShardedState::none;
   std::int64_t bucket_bytes = std::int64_t{25} << 20;  // the gradients that are summed together
   bool save = true;

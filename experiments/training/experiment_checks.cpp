@@ -58,6 +58,16 @@ ModelSpec frozen(const Experiment& e, ModelSpec model) {
   return model;
 }
 
+/// Checks that the layers of the model have the depths by which their learning rates decay.
+void check_layer_decay(const Experiment& e, const ModelSpec& model) {
+  const double decay = e.train.optimizer.layer_decay;
+  if (decay == 1 || model.blocks() > 0) return;
+  refuse("/train/optimizer/layer_decay",
+         "expected 1, got {}: the model has no blocks, by which depth is counted; vision transformers, ResNets, "
+         "ResNeXts, iResNets and MobileFaceNets have",
+         decay);
+}
+
 /// Checks that the schedule keeps activations that could be offloaded.
 void check_offload(const Experiment& e) {
   if (e.pipeline.offload == Offload::never) return;
@@ -77,6 +87,7 @@ void check_model(const Experiment& e) {
   const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
   const ModelSpec model = located("/model", [&] { return make_model(e.model, image_shape(e.data)); });
   const ModelSpec trained = frozen(e, model);
+  check_layer_decay(e, model);
   (void)located("/model", [&] { return cut_of(trained, e, placement_of(trained, e, mesh_of(e)), schedule); });
   (void)located("/pipeline/recompute_layers", [&] { return with_recomputed_layers(model, e.pipeline); });
   if (normalises_vectors(model) && e.train.batch / groups < 2)

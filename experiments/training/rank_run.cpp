@@ -315,6 +315,7 @@ class RankRun {
     }
     evaluation.sets = std::move(evaluated_sets_);
     evaluation.best = best_;
+    evaluation.is_averaged = experiment_.train.averages_weights && !experiment_.train.forward_only;
     if (leads() && has_data()) result_.evaluation = std::move(evaluation);
   }
 

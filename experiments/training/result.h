@@ -66,6 +66,7 @@ struct Evaluation {
   std::optional<Verification> verification{};  // absent when the test images give too few pairs
   std::vector<EvaluatedSet> sets{};            // of evaluation.sets
   std::optional<BestCheckpoint> best{};        // with evaluation.keep_best
+  bool is_averaged = false;                    // whether the embeddings are those of averaged weights (train.ema)
 };
 
 /// The bytes that rank 0 sent in a training step.

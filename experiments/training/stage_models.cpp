@@ -10,11 +10,16 @@ StageModels::StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, 
   for (int stage = 0; stage < plan_->stages(); ++stage) {
     const IndexRange range = plan_->range(stage);
     const bool is_mine = plan_->has_stage(rank.coordinates.pp, stage);
-    for (std::int64_t i = range.begin; i < range.end(); ++i)
-      for (std::size_t p = applications[static_cast<std::size_t>(i)].layer->parameters().size(); p > 0; --p) {
-        if (is_mine) numbers_.push_back(all_parameters_);
+    for (std::int64_t i = range.begin; i < range.end(); ++i) {
+      const ModelSpec::Application& application = applications[static_cast<std::size_t>(i)];
+      for (std::size_t p = application.layer->parameters().size(); p > 0; --p) {
+        if (is_mine) {
+          numbers_.push_back(all_parameters_);
+          depths_from_end_.push_back(plan_->model->depth_from_end(application));
+        }
         ++all_parameters_;
       }
+    }
     if (!is_mine) continue;
     Model& model = models_.emplace(stage, Model(plan_->model, plan_->placement, rank.coordinates, construction, range))
                        .first->second;

@@ -23,6 +23,8 @@ class StageModels {
   std::vector<Buffer*> buffers();
   /// The number of each of `parameters()` among the parameters of all stages.
   const std::vector<std::int64_t>& parameter_numbers() const { return numbers_; }
+  /// ModelSpec::depth_from_end of the layer of each of `parameters()`.
+  const std::vector<int>& depths_from_end() const { return depths_from_end_; }
   /// The number of parameters of all stages together.
   std::int64_t parameters_of_all() const { return all_parameters_; }
   void end_step(Rank& rank);
@@ -40,6 +42,7 @@ class StageModels {
   Mesh mesh_;
   std::map<int, Model> models_;
   std::vector<std::int64_t> numbers_;
+  std::vector<int> depths_from_end_;
   std::int64_t all_parameters_ = 0;
 };
 

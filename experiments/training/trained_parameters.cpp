@@ -39,6 +39,7 @@ TrainedParameters::TrainedParameters(const Experiment& experiment, Rank& rank, T
                                      Heads* heads)
     : experiment_(experiment), rank_(rank), tracer_(tracer), models_(models), heads_(heads) {
   if (!experiment.train.forward_only) make_optimizer_and_buckets();
+  if (!experiment.train.forward_only && experiment.train.averages_weights) make_averages();
   if (experiment.has_loss_scale()) loss_scale_.emplace(experiment.train.loss_scale);
 }
 
@@ -65,14 +66,55 @@ void TrainedParameters::make_optimizer_and_buckets() {
     (i < of_models ? partial : late).push_back(std::move(gradient));
     trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
                        parameter->is_norm_or_bias});
-    trained.back().rate_factor =
-        rate_factor(i < of_models ? parameter->name : head_weight_of(experiment_, parameter->name));
+    trained.back().rate_factor = i < of_models
+                                     ? rate_factor(parameter->name) * std::pow(experiment_.train.optimizer.layer_decay,
+                                                                               models_.depths_from_end()[i])
+                                     : rate_factor(head_weight_of(experiment_, parameter->name));
     if (size_of(parameter->value.dtype()) == 2)
       trained.back().rounding = {rank_.key, parameter->stream, weight_rows(stepped_part(*parameter))};
   }
   buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment_.train.bucket_bytes);
   head_buckets_ = std::make_unique<GradientBuckets>(std::move(late), experiment_.train.bucket_bytes);
   optimizer_ = make_optimizer(experiment_.train.optimizer, std::move(trained));
+}
+
+void TrainedParameters::make_averages() {
+  std::vector<WeightAverages::Averaged> averaged;
+  for (const Parameter* parameter : models_.parameters()) {
+    if (!parameter->trainable) continue;
+    const Tensor& weight = parameter->value;
+    averaged.push_back(
+        {parameter->name, shards_step(*parameter) ? flat_shard(weight, rank_.over(parameter->part.partial)) : weight});
+  }
+  for (const Buffer* buffer : models_.buffers()) averaged.push_back({buffer->name, buffer->value});
+  averages_.emplace(experiment_.train.ema, std::move(averaged));
+}
+
+std::vector<StateTensor> TrainedParameters::averages() {
+  std::vector<StateTensor> states;
+  if (!averages_) return states;
+  std::map<std::string, ParameterPart, std::less<>> parts;
+  for (const Parameter* parameter : models_.parameters()) parts.emplace(parameter->name, stepped_part(*parameter));
+  for (const Buffer* buffer : models_.buffers()) parts.emplace(buffer->name, buffer->part);
+  for (const Optimizer::State& state : averages_->state())
+    states.push_back({state.name, state.value, parts.at(state.weight)});
+  return states;
+}
+
+void TrainedParameters::restart_averages() {
+  if (averages_) averages_->restart();
+}
+
+void TrainedParameters::use_averages() {
+  if (!averages_) return;
+  averages_->use();
+  gather_steps(models_.parameters());
+}
+
+void TrainedParameters::restore_weights() {
+  if (!averages_) return;
+  averages_->restore();
+  gather_steps(models_.parameters());
 }
 
 bool TrainedParameters::shards_step(const Parameter& parameter) const {
@@ -235,6 +277,7 @@ StepUpdate TrainedParameters::apply(std::int64_t step) {
     update.gradient_norm = step_optimizer(step, update.learning_rate);
     models_.end_step(rank_);
     for (const Parameter* parameter : all()) parameter->gradient->clear();
+    if (averages_) averages_->update(optimizer_steps(step));
   }
   if (loss_scale_) loss_scale_->end_step(has_overflowed_);
   return update;
@@ -265,11 +308,15 @@ std::optional<double> TrainedParameters::step_optimizer(std::int64_t step, doubl
   const Tracer::Computing span(tracer_, span_names::optimizer);
   optimizer_->step(optimizer_steps(step), learning_rate, gradients, scales);
   gradients.clear();
+  gather_steps(parameters);
+  return clipped.norm;
+}
+
+void TrainedParameters::gather_steps(const std::vector<Parameter*>& parameters) {
   std::vector<FlatSharded> stepped;
-  for (const Parameter* parameter : all())
+  for (const Parameter* parameter : parameters)
     if (shards_step(*parameter)) stepped.push_back({parameter->value, &rank_.over(parameter->part.partial)});
   gather_shards(stepped, experiment_.train.bucket_bytes);
-  return clipped.norm;
 }
 
 }  // namespace heddle

@@ -9,6 +9,7 @@
 #include "experiments/training/experiment.h"
 #include "experiments/training/stage_models.h"
 #include "framework/optimizers/optimizer.h"
+#include "framework/optimizers/weight_averages.h"
 #include "layers/head/heads.h"
 #include "parallel/communicator/tracer.h"
 #include "parallel/placement/gradient_buckets.h"
@@ -40,6 +41,14 @@ class TrainedParameters {
   double gradient_scale(const Parameter& parameter) const;
   /// The parameters together with the optimizer's state of each.
   std::vector<StateTensor> state_of(const std::vector<Parameter*>& parameters) const;
+  /// The averages of the stages' trained parameters and of their running statistics; none without train.ema.
+  std::vector<StateTensor> averages();
+  /// Begins them anew, from the present weights. Called after other weights are loaded than a checkpoint's.
+  void restart_averages();
+  /// Puts the averages, if there are any, in place of the weights and running statistics, which are kept until
+  /// `restore_weights`. Collective calls.
+  void use_averages();
+  void restore_weights();
   /// Present in f16 only.
   std::optional<LossScale>& loss_scale() { return loss_scale_; }
   /// The optimizer's steps among the first `steps`: those that were not skipped.
@@ -63,7 +72,7 @@ class TrainedParameters {
   void update_head(std::size_t head, std::int64_t step, double factor);
   /// Clips the gradients, steps the optimizer, updates the running statistics and frees the gradients. Where a gradient
   /// of f16 has overflowed on any rank, all ranks skip the step: neither weights nor optimizer state change, the head's
-  /// included, and the optimizer does not count it. A collective call.
+  /// included, and the optimizer does not count it. Averages of the weights follow. A collective call.
   StepUpdate apply(std::int64_t step);
   /// Frees the gradients instead. Nothing changes.
   void drop();
@@ -77,11 +86,14 @@ class TrainedParameters {
   };
 
   void make_optimizer_and_buckets();
+  void make_averages();
   std::size_t heads() const { return heads_ == nullptr ? 0 : heads_->size(); }
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
+  /// Gives all ranks the elements of these parameters of which each rank has changed its range, if ranks share them.
+  void gather_steps(const std::vector<Parameter*>& parameters);
   double learning_rate_of(std::int64_t step) const;
-  /// What the learning rate of a parameter is multiplied by; of a head's, that of its weight.
+  /// What train.lr_factors multiplies the learning rate of a parameter by; of a head's, that of its weight.
   double rate_factor(const std::string& parameter) const;
   /// The parameters whose gradients are clipped.
   std::vector<Parameter*> clipped() const;
@@ -102,6 +114,7 @@ class TrainedParameters {
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<GradientBuckets> head_buckets_;  // for replicated heads, after all backward passes
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<WeightAverages> averages_;  // with train.ema
   std::optional<LossScale> loss_scale_;
   bool has_overflowed_ = false;
 };

@@ -63,6 +63,7 @@ void Trainer::check_names() {
 std::vector<StateTensor> Trainer::backbone_state() {
   std::vector<StateTensor> states = parameters_->state_of(models_.parameters());
   for (const Buffer* buffer : models_.buffers()) states.push_back({buffer->name, buffer->value, buffer->part});
+  for (StateTensor& average : parameters_->averages()) states.push_back(std::move(average));
   return states;
 }
 
@@ -199,6 +200,12 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
 
 StepUpdate Trainer::apply_gradients(std::int64_t step) {
   return parameters_->apply(step);
+}
+
+void Trainer::with_averages(const std::function<void()>& use) {
+  parameters_->use_averages();
+  use();
+  parameters_->restore_weights();
 }
 
 void Trainer::forward(std::int64_t step) {

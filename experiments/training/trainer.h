@@ -1,6 +1,7 @@
 // One rank's training. A step is compute_gradients, then apply_gradients.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -36,6 +37,10 @@ class Trainer {
 
   /// Changes the parameters by the gradients, as TrainedParameters::apply says. A collective call.
   StepUpdate apply_gradients(std::int64_t step);
+
+  /// Calls `use` while the backbone has the averages of its weights and running statistics in place of these, if the
+  /// run keeps averages. After an exception the averages stay there. A collective call.
+  void with_averages(const std::function<void()>& use);
 
   /// A step's forward pass alone, in evaluation mode. A collective call.
   void forward(std::int64_t step);

@@ -134,6 +134,7 @@ void PlacementCosts::add_step(AxisSet axes, DType kept, std::int64_t elements, L
   const bool is_sharded = options_.shards_optimizer && !axes.empty();
   const std::int64_t stepped = is_sharded ? shard(elements, options_.mesh.size(axes), 0).size : elements;
   costs.bytes += options_.optimizer_states * stepped * static_cast<std::int64_t>(size_of(kept));
+  if (options_.averages_weights) costs.bytes += stepped * static_cast<std::int64_t>(size_of(compute_dtype(kept)));
   if (axes.empty() || elements == 0) return;
   const auto add = [&](Payload payload, Operation operation) {
     costs.collectives.push_back(cost(payload, {LayerCollective::When::step_end, operation, axes, elements, kept}));

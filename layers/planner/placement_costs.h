@@ -30,8 +30,13 @@ struct PlannerOptions {
   Precision precision{};
   /// The number of tensors of a parameter's shape and type that the optimizer keeps: 1 for momentum, 2 for Adam.
   std::int64_t optimizer_states = 1;
+  /// Whether an average of each trained parameter is kept, in its compute type.
+  bool averages_weights = false;
   /// The bytes per element of a step in f32, which reads the gradient, and reads and writes the weight and the states.
-  double update_bytes() const { return static_cast<double>(3 + 2 * optimizer_states) * sizeof(float); }
+  /// An average is then read and written, and the weight is read again.
+  double update_bytes() const {
+    return static_cast<double>(3 + 2 * optimizer_states + (averages_weights ? 3 : 0)) * sizeof(float);
+  }
   /// Whether these are sharded over the ranks that sum a parameter's gradient (ZeRO-1).
   bool shards_optimizer = false;
   /// The bytes of the model that a rank may hold.

@@ -132,7 +132,8 @@ class Reference {
     for (std::size_t p = 0; p < shapes.size(); ++p) {
       const ParameterPart part = layout.part(p, shapes[p]);
       const auto held = static_cast<double>(part.held_shape().numel());
-      price.bytes += static_cast<std::int64_t>(held) * 4 * (2 + options_.optimizer_states);
+      price.bytes +=
+          static_cast<std::int64_t>(held) * 4 * (2 + options_.optimizer_states + (options_.averages_weights ? 1 : 0));
       if (!part.partial.empty()) {
         sums[part.partial.index()].first = part.partial;
         sums[part.partial.index()].second += 4 * held;
@@ -220,6 +221,7 @@ class Drawing {
                            .profile = {1e6, 1e6},
                            .optimizer_states = below(3),
                            .automatic = automatic};
+    options.averages_weights = options.samples % 2 == 0;
     const std::int64_t layout = below(4);
     if (layout == 0) options.mesh = Mesh(2);
     if (layout == 1) options.mesh = Mesh(1, 1, 2 + static_cast<int>(below(3)));

@@ -51,6 +51,8 @@ void add_man(CLI::App& app, CommandCall& call);
 CLI::Option& add_set_option(CLI::App& app, std::vector<std::string>& sets);
 /// `CHECKPOINT`, as find_checkpoint takes it.
 CLI::Option& add_checkpoint_option(CLI::App& app, std::filesystem::path& checkpoint);
+/// `--raw-weights`
+CLI::Option& add_raw_weights_option(CLI::App& app, bool& raw);
 /// `FILE`, an experiment.
 CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file);
 /// `--placements written|auto`

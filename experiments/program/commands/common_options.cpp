@@ -16,6 +16,11 @@ CLI::Option& add_checkpoint_option(CLI::App& app, std::filesystem::path& checkpo
               ->required();
 }
 
+CLI::Option& add_raw_weights_option(CLI::App& app, bool& raw) {
+  return *app.add_flag("--raw-weights", raw,
+                       "take the weights of the last step, also where the checkpoint has their averages (train.ema)");
+}
+
 CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file) {
   return *app.add_option("FILE", file, "the experiment (JSON)")->required();
 }

@@ -18,6 +18,7 @@ struct EmbedCommand {
   std::vector<std::filesystem::path> images;
   std::filesystem::path out;
   std::vector<std::string> sets;  // a.b=json
+  bool raw_weights = false;
   bool flips = false;
   bool normalizes = false;
 };
@@ -32,6 +33,7 @@ void embed_command(const EmbedCommand& command, const Console& console, Job* job
   together(job, [&] {
     checkpoint = find_checkpoint(command.checkpoint);
     Experiment experiment = checkpoint_study(checkpoint, command.sets, job).variants.front().root;
+    if (command.raw_weights) experiment.train.averages_weights = false;
     experiment.evaluation.sets.clear();
     experiment.evaluation.flip = command.flips;
     files = find_images(command.images);
@@ -59,6 +61,7 @@ void add_embed(CLI::App& app, CommandCall& call) {
          "FILE.npy: f32 [images, features], with the images' paths in FILE.txt; FILE.parquet: columns image and "
          "embedding, a list of f32; or FILE.csv")
       ->required();
+  add_raw_weights_option(app, command->raw_weights);
   app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as evaluation.flip does");
   app.add_flag("--normalize", command->normalizes, "embeddings have unit length");
   add_set_option(app, command->sets).description("override one key of the checkpoint's experiment, as in mesh.dp=2");

@@ -19,6 +19,7 @@ namespace {
 struct EvalCommand {
   std::filesystem::path checkpoint;  // a folder step-..., a folder that contains some, or a results folder
   std::vector<std::string> sets;     // a.b=json
+  bool raw_weights = false;
   bool json = false;
   std::filesystem::path out;  // a folder for evaluation.json and roc.csv; empty: they are not written
 };
@@ -30,15 +31,18 @@ void eval_command(const EvalCommand& command, const Console& console, Job* job) 
   together(job, [&] {
     checkpoint = find_checkpoint(command.checkpoint);
     study = checkpoint_study(checkpoint, command.sets, job);
+    if (command.raw_weights) study.variants.front().root.train.averages_weights = false;
     check_available(world_options(study.variants.front().root, job));
   });
   const StudyVariant& member = study.variants.front();
-  console.err << fmt::format("{}: step {} of {}, {}\n", study.name, checkpoint.steps, checkpoint.folder.string(),
-                             counted(ranks_of(member.root), "rank", "ranks"))
+  const bool is_averaged = member.root.train.averages_weights;
+  console.err << fmt::format("{}: step {} of {}, {}{}\n", study.name, checkpoint.steps, checkpoint.folder.string(),
+                             is_averaged ? "averaged weights, " : "", counted(ranks_of(member.root), "rank", "ranks"))
               << std::flush;
   VariantResult variant;
   variant.name = study.name;
   variant.evaluation.emplace().sets = evaluate_checkpoint(member.root, checkpoint, job);
+  variant.evaluation->is_averaged = is_averaged;
   if (job != nullptr && job->rank() != 0) return;
   RunResult run;
   run.name = study.name;
@@ -59,6 +63,7 @@ void add_eval(CLI::App& app, CommandCall& call) {
   add_checkpoint_option(app, command->checkpoint);
   add_set_option(app, command->sets)
       .description("override one key of the checkpoint's experiment, as in evaluation.sets='[...]' or mesh.dp=2");
+  add_raw_weights_option(app, command->raw_weights);
   app.add_flag("--json", command->json, "print the results as JSON instead of the table");
   add_out_option(app, command->out, "also write evaluation.json and roc.csv into a folder");
   app.callback([&call, command] { eval_command(*command, call.console, call.join()); });

@@ -15,6 +15,7 @@ struct ExportCommand {
   std::filesystem::path checkpoint;  // a folder step-..., a folder that contains some, or a results folder
   std::string format;
   std::filesystem::path out;
+  bool raw_weights = false;
   OnnxOptions onnx{};
   StateDictOptions state_dict{};
 };
@@ -33,15 +34,17 @@ void export_command(const ExportCommand& command, const Console& console) {
   check_options(command);
   const FoundCheckpoint checkpoint = find_checkpoint(command.checkpoint);
   const Study<Experiment> study = checkpoint_study(checkpoint, {}, nullptr);
-  const Experiment& saved = study.variants.front().root;
+  Experiment saved = study.variants.front().root;
+  if (command.raw_weights) saved.train.averages_weights = false;
   const TrainedModel model = load_trained_model(saved, checkpoint);
   if (command.format == "onnx")
     write_onnx(model, command.onnx, command.out);
   else
     write_state_dict(model, saved, checkpoint_experiment(checkpoint), command.state_dict, command.out);
-  console.out << fmt::format(
-      "{}: step {} of {}, {}, embeddings of {} features\n", command.out.string(), checkpoint.steps, study.name,
-      counted(static_cast<std::int64_t>(model.graph.tensors().size()), "tensor", "tensors"), model.embedding);
+  console.out << fmt::format("{}: step {} of {}, {}{}, embeddings of {} features\n", command.out.string(),
+                             checkpoint.steps, study.name, saved.train.averages_weights ? "averaged weights, " : "",
+                             counted(static_cast<std::int64_t>(model.graph.tensors().size()), "tensor", "tensors"),
+                             model.embedding);
 }
 
 }  // namespace
@@ -53,6 +56,7 @@ void add_export(CLI::App& app, CommandCall& call) {
       ->check(CLI::IsMember({"onnx", "safetensors"}))
       ->required();
   app.add_option("--out", command->out, "the file of the ONNX model, or the folder of the state dict")->required();
+  add_raw_weights_option(app, command->raw_weights);
   app.add_flag("--preprocessing", command->onnx.takes_pixels,
                "onnx: the input takes RGB pixels from 0 to 255, instead of what the network takes");
   app.add_flag("--normalize", command->onnx.normalizes, "onnx: embeddings have unit length");

@@ -28,6 +28,7 @@ struct SearchCommand {
   std::string threshold;      // a number, auto, or empty: auto where there is one
   std::optional<double> far;  // of auto, by the gallery
   bool by_nearest_image = false;
+  bool raw_weights = false;
   bool flips = false;
   bool json = false;
   std::filesystem::path out;      // .json or .csv; empty: none
@@ -64,23 +65,27 @@ void check_ending(const char* option, const std::filesystem::path& path, std::in
   fail<InputError>("{} {}: expected a file that ends in {}", option, path.string(), expected);
 }
 
-/// Whether the evaluation of the checkpoint added the embeddings of mirrored images. --set cannot change that.
-bool evaluation_flips(const FoundCheckpoint& checkpoint) {
+/// The experiment that the checkpoint was evaluated in, which --set cannot change.
+Experiment evaluated_experiment(const FoundCheckpoint& checkpoint) {
   const Study<Experiment> study =
       read_study_text<Experiment>(checkpoint_experiment(checkpoint), checkpoint.folder.string());
-  return study.variants.front().root.evaluation.flip;
+  return study.variants.front().root;
 }
 
 /// By the evaluation of the checkpoint if it made embeddings as the search does, or by the gallery's own pairs; nothing
-/// if there is neither.
+/// if there is neither. `is_averaged`: whether the search takes averages of weights.
 std::optional<SearchThreshold> automatic_threshold(const SearchCommand& command, const FoundCheckpoint& checkpoint,
-                                                   const Gallery& gallery, const Console& console) {
+                                                   const Gallery& gallery, bool is_averaged, const Console& console) {
   std::string_view without = "no evaluation of the checkpoint is recorded";
   if (!command.far)
     if (auto recorded = recorded_threshold(checkpoint)) {
-      if (evaluation_flips(checkpoint) == command.flips) return recorded;
-      without = command.flips ? "the recorded threshold is for a search without --flip"
-                              : "the recorded threshold is for a search with --flip";
+      // It depends on the weights, and on whether the embeddings of mirrored images were added.
+      const Experiment evaluated = evaluated_experiment(checkpoint);
+      const bool has_same_weights = evaluated.train.averages_weights == is_averaged;
+      if (has_same_weights && evaluated.evaluation.flip == command.flips) return recorded;
+      without = !has_same_weights ? "the recorded threshold is for a search with averaged weights"
+                : command.flips   ? "the recorded threshold is for a search without --flip"
+                                  : "the recorded threshold is for a search with --flip";
     }
   const double far = command.far.value_or(default_far);
   const std::optional<FarThreshold> found = threshold_at_far(gallery, far);
@@ -150,6 +155,7 @@ class SearchRun {
     checkpoint_ = find_checkpoint(command_.checkpoint);
     Experiment experiment = checkpoint_study(checkpoint_, command_.sets, job_).variants.front().root;
     if (experiment.device == DeviceType::plan) fail<InputError>("device: expected cpu or cuda, found plan");
+    if (command_.raw_weights) experiment.train.averages_weights = false;
     experiment.evaluation.sets.clear();
     experiment.evaluation.flip = command_.flips;
     model_.emplace(experiment, checkpoint_);
@@ -207,7 +213,8 @@ class SearchRun {
     if (given_)
       found_.threshold = SearchThreshold{.similarity = *given_};
     else
-      found_.threshold = automatic_threshold(command_, checkpoint_, *gallery_, console_);
+      found_.threshold =
+          automatic_threshold(command_, checkpoint_, *gallery_, model_->experiment().train.averages_weights, console_);
   }
 
   void write() {
@@ -262,6 +269,7 @@ void add_search(CLI::App& app, CommandCall& call) {
   app.add_flag("--nearest-image", command->by_nearest_image,
                "compare with each person's nearest image, instead of the mean of the normalised embeddings");
   app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as embed --flip does");
+  add_raw_weights_option(app, command->raw_weights);
   app.add_flag("--json", command->json, "print the results as JSON instead of the table");
   app.add_option("--out", command->out, "also write the results to FILE.json or FILE.csv");
   app.add_option("--sheet", command->sheet, "also write a page with the probes beside the people found, FILE.html");

@@ -13,6 +13,7 @@
 #include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/checkpoints/grown_head.h"
 #include "experiments/training/checkpoints/partial_folder.h"
+#include "experiments/training/checkpoints/saved_backbone.h"
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
 #include "framework/files/crc32c.h"
@@ -319,9 +320,10 @@ std::string CheckpointFolder::experiment(std::int64_t steps_done) const {
 
 void CheckpointFolder::load_backbone(Trainer& trainer, std::int64_t steps_done) const {
   const CheckpointFiles files(step_folder(steps_done));
-  const std::vector<StateTensor> wanted = trainer.backbone_state();
-  for (const StateTensor& tensor : wanted) files.check(tensor);
-  load_verified(files, wanted, trainer.rank());
+  const SavedBackbone backbone(trainer, files);
+  for (const StateTensor& tensor : backbone.wanted()) files.check(tensor);
+  load_verified(files, backbone.wanted(), trainer.rank());
+  backbone.convert();
 }
 
 void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks) const {

@@ -62,8 +62,8 @@ class CheckpointFolder {
   /// The experiment of a checkpoint as it was written down, on one rank, with its evaluation: all that is needed to
   /// evaluate it. InputError if the checkpoint does not have it.
   std::string experiment(std::int64_t steps_done) const;
-  /// Loads weights and statistics of the backbone, whatever else the checkpoint has, into a trainer that has no
-  /// optimizer. A collective call, by any number of ranks in any layout.
+  /// Loads weights and statistics of the backbone, or their averages (saved_backbone.h), whatever else the checkpoint
+  /// has, into a trainer that has no optimizer. A collective call, by any number of ranks in any layout.
   void load_backbone(Trainer& trainer, std::int64_t steps_done) const;
   /// A collective call, by any number of ranks in any layout. A class sample keeps the number of its shards unless the
   /// experiment sets a different one. Returns a note for the user, which says this, which classes stay, and why the run

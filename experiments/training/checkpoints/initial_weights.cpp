@@ -122,6 +122,7 @@ void InitialWeights::load(Trainer& trainer) const {
       fitting.emplace(tensor.name, &tensor);
   for (const StateTensor& state : trainer.backbone_state())
     if (const auto found = fitting.find(state.name); found != fitting.end()) load(*found->second, state);
+  trainer.parameters().restart_averages();
   trainer.rank().world.barrier().wait();  // no rank goes on where one cannot read its part
 }
 

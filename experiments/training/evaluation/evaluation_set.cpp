@@ -135,16 +135,20 @@ std::vector<EvaluatedSet> evaluate_sets(const EvaluationConfig& config, const st
   const bool has_results = trainer.rank().index == 0 && device.has_data();
   std::map<std::string, std::vector<ComparedPair>> compared;
   std::vector<EvaluatedSet> results;
-  for (const EvaluationSet& set : sets) {
-    std::vector<float> embeddings = embed_images(config, set.images, trainer);
-    if (trainer.has_broken_image()) return {};
-    if (!has_results) continue;
-    results.push_back({.name = set.name});
-    if (set.gallery > 0)
-      results.back().identified = identified_probes(set, embeddings, device);
-    else
-      compared[set.name] = compared_pairs(set, std::move(embeddings));
-  }
+  const auto embed_and_compare = [&] {
+    for (const EvaluationSet& set : sets) {
+      std::vector<float> embeddings = embed_images(config, set.images, trainer);
+      if (trainer.has_broken_image()) return;
+      if (!has_results) continue;
+      results.push_back({.name = set.name});
+      if (set.gallery > 0)
+        results.back().identified = identified_probes(set, embeddings, device);
+      else
+        compared[set.name] = compared_pairs(set, std::move(embeddings));
+    }
+  };
+  if (!sets.empty()) trainer.with_averages(embed_and_compare);
+  if (trainer.has_broken_image()) return {};
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (results[i].identified) continue;
     const std::string& from = sets[i].threshold_from;

@@ -28,9 +28,9 @@ struct EvaluationSet {
 /// are too few pairs of one kind.
 std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset& data);
 
-/// Embeds the images of each set, and verifies its pairs or identifies its probes. Rank 0 receives the results; other
-/// ranks, and all ranks of a plan, receive none, and no rank does if an image is broken, after which
-/// trainer.has_broken_image() is true. A collective call.
+/// Embeds the images of each set by the averages of the weights, if the trainer keeps these, and verifies its pairs or
+/// identifies its probes. Rank 0 receives the results; other ranks, and all ranks of a plan, receive none, and no rank
+/// does if an image is broken, after which trainer.has_broken_image() is true. A collective call.
 std::vector<EvaluatedSet> evaluate_sets(const EvaluationConfig& config, const std::vector<EvaluationSet>& sets,
                                         Trainer& trainer);
 

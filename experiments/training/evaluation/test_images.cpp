@@ -26,9 +26,12 @@ void evaluate_test_images(Evaluation& evaluation, Trainer& trainer) {
   const bool identifies =
       std::any_of(labels.begin(), labels.end(), [&](std::int64_t label) { return label < dataset.classes(); });
   const auto embed = [&](Split split) { return embed_images(config, images_of(dataset, split), trainer); };
-  const std::vector<float> known = identifies ? embed(Split::train) : std::vector<float>();
-  if (trainer.has_broken_image()) return;
-  const std::vector<float> asked = embed(Split::test);
+  std::vector<float> known;
+  std::vector<float> asked;
+  trainer.with_averages([&] {
+    if (identifies) known = embed(Split::train);
+    if (!trainer.has_broken_image()) asked = embed(Split::test);
+  });
   if (trainer.has_broken_image() || rank.index != 0 || !rank.device.has_data()) return;
   if (identifies) {
     const std::vector<std::int64_t> known_labels = labels_of(dataset, Split::train);

@@ -74,6 +74,7 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
                          .profile = experiment.profile,
                          .precision = experiment.precision(),
                          .optimizer_states = optimizer_states(train.optimizer),
+                         .averages_weights = train.averages_weights,
                          .shards_optimizer = train.shard == ShardedState::optimizer};
   if (experiment.memory_budget > 0)
     options.memory_budget = std::max<std::int64_t>(

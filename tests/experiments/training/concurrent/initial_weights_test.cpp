@@ -73,6 +73,23 @@ TEST_CASE("every layout starts from a file with the same bits of weights and sta
                                         (scratch / "a.safetensors").string()));
 }
 
+TEST_CASE("averages of weights begin as the weights that were loaded") {
+  const Way serial = ways().front();
+  const test::Tensors trained = run(serial, experiment_of(serial), {.end = 2}).state;
+  const Scratch scratch;
+  const auto model = network(serial);
+  const InitialWeights weights(*model, written(file_of(*model, trained, DType::f32), scratch / "a.safetensors"), true);
+  for (const Way& way : ways()) {
+    CAPTURE(to_string(way.layout.mesh));
+    Experiment experiment = experiment_of(way);
+    experiment.train.averages_weights = true;
+    const test::Tensors state = started(way, experiment, weights);
+    const InferenceGraph graph(*model);
+    for (const InferenceTensor& tensor : graph.tensors())
+      CHECK(state.at("ema." + tensor.name) == trained.at(tensor.name));
+  }
+}
+
 TEST_CASE("files of f16, bf16 and f64 are converted, and a model of f64 keeps all bits") {
   const Way way{{Mesh(2), 2}};
   const test::Tensors trained = run(way, experiment_of(way, OptimizerType::sgd, DType::f64), {.end = 2}).state;
