@@ -39,9 +39,9 @@ class ModelSpec {
   int apply(std::string name, LayerSpecPointer layer, std::vector<int> inputs);
   /// Appends a layer that reads the last value.
   int then(std::string name, LayerSpecPointer layer);
-  /// The layers that are applied from now on are a further block, of a transformer or with a residual.
+  /// Begins a block, of a transformer or with a residual: the layers that are applied next belong to it.
   void begin_block() { depth_ = ++blocks_; }
-  /// Those that are applied from now on lie behind all blocks.
+  /// The layers that are applied next lie behind all blocks.
   void end_blocks() { depth_ = blocks_ + 1; }
   /// The number of blocks; 0 for a model that is not made of blocks.
   int blocks() const { return blocks_; }

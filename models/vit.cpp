@@ -164,8 +164,11 @@ ModelSpec make_torchvision_vit(const VitConfig& vit, const ModelConfig& config, 
   model.then("class_token", ClassToken::spec(vit.features));
   const std::int64_t tokens = model.sample(model.last_value())[0];
   model.then("encoder.pos_embedding", PositionEmbedding::spec(tokens, vit.features));
-  for (std::int64_t block = 0; block < vit.blocks; ++block)
+  for (std::int64_t block = 0; block < vit.blocks; ++block) {
+    model.begin_block();
     append_torchvision_block(model, fmt::format("encoder.layers.encoder_layer_{}", block), vit);
+  }
+  model.end_blocks();
   // The other tokens end here, and the norm treats each token by itself.
   model.then("first_token", FirstToken::spec());
   model.then("encoder.ln", LayerNorm::spec(vit.features, torchvision_epsilon));

@@ -277,7 +277,10 @@ StepUpdate TrainedParameters::apply(std::int64_t step) {
     update.gradient_norm = step_optimizer(step, update.learning_rate);
     models_.end_step(rank_);
     for (const Parameter* parameter : all()) parameter->gradient->clear();
-    if (averages_) averages_->update(optimizer_steps(step));
+    if (averages_) {
+      const Tracer::Computing span(tracer_, span_names::optimizer);
+      averages_->update(optimizer_steps(step));
+    }
   }
   if (loss_scale_) loss_scale_->end_step(has_overflowed_);
   return update;

@@ -58,6 +58,9 @@ void Trainer::check_names() {
   }
   for (const Parameter* parameter : models_.parameters()) check(parameter->name);
   for (const Buffer* buffer : buffers()) check(buffer->name);
+  if (!experiment_.train.averages_weights) return;
+  for (const Parameter* parameter : models_.parameters()) check(average_prefix + parameter->name);
+  for (const Buffer* buffer : buffers()) check(average_prefix + buffer->name);
 }
 
 std::vector<StateTensor> Trainer::backbone_state() {

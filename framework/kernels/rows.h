@@ -18,7 +18,8 @@ class RowKernels {
   /// Largest k values of each row, in descending order, ties by lower index first; values [n, k], index [n, k] i64.
   virtual void top_k(const Tensor& x, Tensor& values, Tensor& index) const = 0;
   /// All columns of each row in the order of top_k, as elements of all of x: the first k in `first` [n, k], the others
-  /// in `rest` [n, columns - k]; both i64.
+  /// in `rest` [n, columns - k]; both i64. For the few hundred columns that a sample has tokens: on a GPU each element
+  /// is compared with all of its row.
   virtual void rank_columns(const Tensor& x, Tensor& first, Tensor& rest) const = 0;
 
   virtual void softmax(const Tensor& x, Tensor& y) const = 0;

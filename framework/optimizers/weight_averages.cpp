@@ -66,6 +66,7 @@ void WeightAverages::update(std::int64_t step) {
 }
 
 void WeightAverages::use() {
+  if (!kept_.empty()) fail("averages are in use already");
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     const Tensor& weight = weights_[i].weight;
     const MemoryScope scope(weight.device(), Category::workspace);

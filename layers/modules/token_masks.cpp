@@ -88,12 +88,12 @@ class RestoreTokensSpec final : public LayerSpec {
 TokenMaskDraws::TokenMaskDraws(RandomKey key, const TokenMasking& masking, LayerLayout layout)
     : key_{key, Purpose::token_masks, 0, masking.number}, masking_(masking), layout_(std::move(layout)) {}
 
-TokenMask TokenMaskDraws::draw(const Tensor& x, const Pass& pass) const {
+TokenMask TokenMaskDraws::draw(const Pass& pass) const {
   DrawKey key = key_;
   key.step = static_cast<std::uint32_t>(pass.step);
   const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
   const IndexRange samples = local_box(whole, layout_.input(0), layout_.mesh, layout_.at)[0];
-  return draw_token_mask(x.device(), samples.size, masking_.tokens, masking_.kept(), key,
+  return draw_token_mask(pass.rank.device, samples.size, masking_.tokens, masking_.kept(), key,
                          pass.samples.begin + samples.begin);
 }
 
@@ -107,7 +107,7 @@ MaskTokens::MaskTokens(const Construction& construction, const TokenMasking& mas
 
 Variable MaskTokens::forward(std::span<const Variable> inputs, const Pass& pass) {
   if (!pass.training) return inputs[0];
-  return mask_tokens(inputs[0], draws_.draw(inputs[0].value(), pass));
+  return mask_tokens(inputs[0], draws_.draw(pass));
 }
 
 LayerSpecPointer RestoreTokens::spec(const TokenMasking& masking, std::int64_t features) {
@@ -123,8 +123,7 @@ RestoreTokens::RestoreTokens(Construction& construction, const std::string& name
 
 Variable RestoreTokens::forward(std::span<const Variable> inputs, const Pass& pass) {
   if (!pass.training) return inputs[0];
-  return restore_tokens(inputs[0], cast_weight(mask_token_.variable, inputs[0].dtype()),
-                        draws_.draw(inputs[0].value(), pass));
+  return restore_tokens(inputs[0], cast_weight(mask_token_.variable, inputs[0].dtype()), draws_.draw(pass));
 }
 
 }  // namespace heddle

@@ -13,18 +13,18 @@ namespace heddle {
 /// are.
 struct TokenMasking {
   std::int64_t tokens = 0;   // of a sample
-  double ratio = 0.1;        // share of the tokens that is masked, rounded up to whole tokens
+  double ratio = 0.1;        // share of the tokens that is masked
   std::uint32_t number = 0;  // of the mask within the model
 
-  std::int64_t kept() const { return static_cast<std::int64_t>(static_cast<double>(tokens) * (1 - ratio)); }
+  /// The tokens that a sample keeps, rounded down. A product that is whole but for its rounding counts as whole.
+  std::int64_t kept() const { return static_cast<std::int64_t>(static_cast<double>(tokens) * (1 - ratio) + 1e-9); }
 };
 
 /// Draws the mask of a rank's samples.
 class TokenMaskDraws {
  public:
   TokenMaskDraws(RandomKey key, const TokenMasking& masking, LayerLayout layout);
-  /// x: this rank's part of the layer's input.
-  TokenMask draw(const Tensor& x, const Pass& pass) const;
+  TokenMask draw(const Pass& pass) const;
 
  private:
   DrawKey key_;

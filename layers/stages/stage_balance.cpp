@@ -26,11 +26,11 @@ bool is_weighted(const LayerSpec& layer) {
   return !layer.follows() && layer.parameter_elements() > 0;
 }
 
-/// One for each application: whether it is on the way from the input to the output that has the most weighted layers.
-/// Of equal ways, the one through the first input.
+/// One for each application: whether it is on the path from the input to the output that has the most weighted layers.
+/// Of equal paths, the one through the first input.
 std::vector<bool> main_path(const ModelSpec& model) {
   const auto& applications = model.applications();
-  std::vector<int> before(applications.size() + 1);  // the weighted layers on the way to each value
+  std::vector<int> before(applications.size() + 1);  // the weighted layers on the path to each value
   const auto input_of = [&](const ModelSpec::Application& application) {
     const auto has_fewer = [&](int a, int b) {
       return before[static_cast<std::size_t>(a)] < before[static_cast<std::size_t>(b)];
@@ -49,20 +49,19 @@ std::vector<bool> main_path(const ModelSpec& model) {
   return is_main;
 }
 
-/// The position from `begin` to `end`, both included, that the fewest values cross; of equal ones the last.
-int narrowest_cut(const ModelSpec& model, int begin, int end) {
+/// The number of values that cross each position: those that are made before it and read behind it.
+std::vector<int> crossing_values(const ModelSpec& model) {
   const auto& applications = model.applications();
-  const auto crossing = [&](int position) {
-    std::set<int> values;
-    for (std::size_t reader = static_cast<std::size_t>(position); reader < applications.size(); ++reader)
-      for (const int value : applications[reader].inputs)
-        if (value <= position) values.insert(value);
-    return values.size();
-  };
-  int narrowest = end;
-  for (int position = end - 1; position >= begin; --position)
-    if (crossing(position) < crossing(narrowest)) narrowest = position;
-  return narrowest;
+  std::vector<std::size_t> last_reader(applications.size() + 1);
+  for (std::size_t i = 0; i < applications.size(); ++i)
+    for (const int value : applications[i].inputs) last_reader[static_cast<std::size_t>(value)] = i;
+  std::vector<int> change(applications.size() + 2);
+  for (std::size_t value = 0; value < applications.size(); ++value) {  // the last value is the model's result
+    ++change[value];
+    --change[std::max(value, last_reader[value] + 1)];
+  }
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  return change;
 }
 
 /// The dynamic program over prefixes of the layers.
@@ -204,11 +203,17 @@ StageCut cut_by_counts(const ModelSpec& model, std::span<const std::int64_t> cou
   if (sum != static_cast<std::int64_t>(layers.size()))
     fail<InputError>("model.stages.balance: expected {} weighted layers in all, [{}] has {}", layers.size(),
                      fmt::join(counts, ","), sum);
+  const std::vector<int> crossing = crossing_values(model);
   StageCut cut{.begins = {0}, .end = model.last_value()};
   std::size_t first = 0;
   for (const std::int64_t count : counts.first(counts.size() - 1)) {
     first += static_cast<std::size_t>(count);
-    cut.begins.push_back(narrowest_cut(model, layers[first - 1] + 1, layers[first]));
+    // The last of the narrowest positions behind the weighted layer before.
+    int narrowest = layers[first];
+    for (int position = narrowest - 1; position > layers[first - 1]; --position)
+      if (crossing[static_cast<std::size_t>(position)] < crossing[static_cast<std::size_t>(narrowest)])
+        narrowest = position;
+    cut.begins.push_back(narrowest);
   }
   return cut;
 }

@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// The convolutions and linear layers on the main path, ascending. The main path is the way from the input to the last
+/// The convolutions and linear layers on the main path, ascending. The main path is the path from the input to the last
 /// value that has the most of them; shortcuts are not on it.
 std::vector<int> weighted_layers(const ModelSpec& model);
 

@@ -173,6 +173,10 @@ TEST_CASE("a vision transformer with a mask has InsightFace's mask token behind 
   CHECK(std::find(plain.begin(), plain.end(), "mask_token") == plain.end());
   CHECK(TokenMasking{.tokens = 144, .ratio = 0.1}.kept() == 129);  // as InsightFace counts
   CHECK(TokenMasking{.tokens = 144, .ratio = 0.05}.kept() == 136);
+  // Products that are whole but for their rounding.
+  CHECK(TokenMasking{.tokens = 10, .ratio = 0.9}.kept() == 1);
+  CHECK(TokenMasking{.tokens = 10, .ratio = 0.8}.kept() == 2);
+  CHECK(TokenMasking{.tokens = 100, .ratio = 0.55}.kept() == 45);
 }
 
 TEST_CASE("a ratio that masks no token or all is refused") {

@@ -18,7 +18,7 @@ CLI::Option& add_checkpoint_option(CLI::App& app, std::filesystem::path& checkpo
 
 CLI::Option& add_raw_weights_option(CLI::App& app, bool& raw) {
   return *app.add_flag("--raw-weights", raw,
-                       "take the weights of the last step, also where the checkpoint has their averages (train.ema)");
+                       "take the weights of the last step, even if the checkpoint has averages (train.ema)");
 }
 
 CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file) {

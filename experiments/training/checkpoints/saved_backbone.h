@@ -11,7 +11,7 @@ namespace heddle {
 
 class SavedBackbone {
  public:
-  /// For a trainer that has no optimizer. InputError if the experiment keeps averages and the checkpoint has none.
+  /// For a trainer that has no optimizer. InputError if the experiment keeps averages and the checkpoint lacks one.
   SavedBackbone(Trainer& trainer, const CheckpointFiles& files);
 
   /// The tensors of the checkpoint that are to be loaded. Frozen parameters have no average.

@@ -130,7 +130,7 @@ TEST_CASE("embed and search take the averages, and a recorded threshold is only 
             .find("the recorded threshold is for a search with averaged weights") != std::string::npos);
 }
 
-TEST_CASE("averages of bf16 weights are evaluated and exported in f32") {
+TEST_CASE("averages of bf16 weights are evaluated as in the run, rounded to bf16") {
   Json bf16 = averaging;
   bf16["train"].update(
       Json::parse(R"({"dtype": "bf16", "optimizer": {"type": "sgd", "lr": 0.05, "weights": "bf16"}})"));
@@ -138,6 +138,15 @@ TEST_CASE("averages of bf16 weights are evaluated and exported in f32") {
   const std::string results = train_small(folder / "", bf16);
   const Json evaluation = Json::parse(text_of(results + "/summary.json"))["variants"][0]["evaluation"];
   CHECK(printed({"eval", results, "--set", "mesh.dp=2", "--json"})["sets"] == evaluation["sets"]);
+}
+
+TEST_CASE("a backbone that is frozen as a whole is evaluated, although its weights have no averages") {
+  const Scratch folder;
+  Json patch = averaging;
+  patch["train"]["freeze"] = {"*"};
+  const std::string results = train_small(folder / "", patch);
+  const Json evaluation = Json::parse(text_of(results + "/summary.json"))["variants"][0]["evaluation"];
+  CHECK(printed({"eval", results, "--json"})["sets"] == evaluation["sets"]);
 }
 
 TEST_CASE("a run with averages resumes with the same bits, and refuses a checkpoint with others or without") {

@@ -54,7 +54,8 @@ std::int64_t fullest(const Json& variant) {
 
 }  // namespace
 
-TEST_CASE("the experiment that a search writes has the step and the memory that were predicted") {
+TEST_CASE("the experiment that a search writes has the step and the memory that were predicted" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const Searched search(pipeline());
   const Called called = search({"--json"});
   CHECK(called.err == "experiment: " + search.out + "\n");
@@ -71,7 +72,8 @@ TEST_CASE("the experiment that a search writes has the step and the memory that 
   CHECK(found["searches"][0]["bound_seconds"] <= best["step_seconds"]);
 }
 
-TEST_CASE("the experiment that a search writes trains the same thing") {
+TEST_CASE("the experiment that a search writes trains the same thing" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const Searched search(pipeline());
   REQUIRE(search({}).code == 0);
   const auto losses = [&](const std::string& file, const char* results) {
@@ -85,7 +87,8 @@ TEST_CASE("the experiment that a search writes trains the same thing") {
     CHECK(after[step].get<double>() == doctest::Approx(before[step].get<double>()).epsilon(2e-5));
 }
 
-TEST_CASE("a search prints tables, the bound, and what it has tried") {
+TEST_CASE("a search prints tables, the bound, and what it has tried" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const Searched search(pipeline());
   const Called called = search({"--budget", "32MB", "--allow", "recompute,micro_batches"});
   REQUIRE(called.code == 0);
@@ -118,7 +121,7 @@ TEST_CASE("a search into a folder that does not exist is refused before it begin
   CHECK(refused.err == "heddle: --out: there is no folder " + (search.folder / "none").string() + "\n");
 }
 
-TEST_CASE("offloading is estimated, too") {
+TEST_CASE("offloading is estimated, too" * doctest::test_suite(test::long_under_sanitizers)) {
   Json experiment = pipeline();
   experiment["pipeline"]["schedule"] = "gpipe";
   experiment["pipeline"]["offload"] = "all";
@@ -126,7 +129,8 @@ TEST_CASE("offloading is estimated, too") {
   CHECK(Json::parse(search({"--json"}).out)["searches"][0]["best"].size() > 0);
 }
 
-TEST_CASE("a budget into which nothing fits is an error with the smallest peak and what takes most of it") {
+TEST_CASE("a budget into which nothing fits is an error with the smallest peak and what takes most of it" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const Searched search(pipeline());
   const Called called = search({"--budget", "20000"});
   CHECK(called.code == 3);
@@ -148,7 +152,8 @@ TEST_CASE("a search refuses a file with two copies of each stage, which it does 
         "copies\n");
 }
 
-TEST_CASE("a variant into whose budget nothing fits is reported, and the others are searched") {
+TEST_CASE("a variant into whose budget nothing fits is reported, and the others are searched" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   Json study = pipeline();
   study["variants"] = {{{"name", "none"}, {"patch", {{"memory_budget", 20000}}}},
                        {{"name", "one"}, {"patch", {{"memory_budget", 100'000'000}}}}};

@@ -302,7 +302,8 @@ TEST_CASE("a backend with data trains in 16 bits as the cpu does") {
   }
 }
 
-TEST_CASE("rank 0 sends in a step the bytes of the formulas, also in 16 bits") {
+TEST_CASE("rank 0 sends in a step the bytes of the formulas, also in 16 bits" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const Way& way : ways)
     for (const ShardedState shard : {ShardedState::none, ShardedState::optimizer})
       for (const Parallel kind : {Parallel::data, Parallel::parameter, Parallel::column, Parallel::row}) {

@@ -141,7 +141,8 @@ TEST_CASE("weighted samples go with sampled classes, replicated heads and copies
   CHECK(difference(replicated.embedding_gradient, one.embedding_gradient) < 1e-12);
 }
 
-TEST_CASE("plan holds and sends what a run with weights does, which sends nothing more than one without") {
+TEST_CASE("plan holds and sends what a run with weights does, which sends nothing more than one without" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const Case& margin : every_margin())
     for (const Way& way : every_way) {
       if (!fits(margin.config, way)) continue;

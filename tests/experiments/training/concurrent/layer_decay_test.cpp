@@ -145,6 +145,13 @@ TEST_CASE("models have depths by their residual blocks, and a model without bloc
   CHECK(depth.at("layers.2.layers.0.layers.0") == 15);
   CHECK(depth.at("layers.7.layers.1.layers.2.layers.0") == 1);
   CHECK(depth.at("conv_sep.layers.0") == 0);
+  depth = depths(ModelType::vit_b_16);
+  CHECK(depth.at("class_token") == 13);
+  CHECK(depth.at("encoder.pos_embedding") == 13);
+  CHECK(depth.at("encoder.layers.encoder_layer_0.ln_1") == 12);
+  CHECK(depth.at("encoder.layers.encoder_layer_11.mlp.3") == 1);
+  CHECK(depth.at("encoder.ln") == 0);
+  CHECK(depth.at("heads.head") == 0);
 
   Experiment experiment = mlp_experiment({}, 3);
   experiment.train.optimizer.layer_decay = 0.75;

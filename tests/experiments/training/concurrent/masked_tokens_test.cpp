@@ -73,7 +73,7 @@ TEST_CASE("plan counts what a training with masked tokens holds and sends, and t
   CHECK(masked.sent < whole.sent);
 }
 
-TEST_CASE("every step masks other tokens, and a mask changes the training") {
+TEST_CASE("a mask draws the same tokens again, and another ratio trains otherwise; the mask token is trained") {
   const Experiment experiment = small_experiment(20, 16, 6, DType::f64);
   const Outcome masked = train(experiment, shared(masked_vit()), {Mesh(), 1}, 2);
   const Outcome again = train(experiment, shared(masked_vit()), {Mesh(), 1}, 2);

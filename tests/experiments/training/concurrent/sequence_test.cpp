@@ -73,6 +73,40 @@ TEST_CASE("tokens that are cut evenly or unevenly over ranks give the serial run
   }
 }
 
+TEST_CASE("tokens that are cut along both axes, where some ranks have none, give the serial run") {
+  // Of 4 tokens each of 2 ranks along dp has 2, of which the third of 3 ranks along tp has none.
+  ModelSpec model({8, 8, 3});
+  model.then("patches", Convolution::spec({.in = 3, .out = 12, .stride = 4}));
+  model.then("tokens", ImageTokens::spec());
+  model.then("positions", PositionEmbedding::spec(4, 12));
+  model.then("norm", LayerNorm::spec(12));
+  model.then("fc1", Linear::spec({.in = 12, .out = 20}));
+  model.then("dropout", Dropout::spec(0.2));
+  model.then("gelu", Activation::spec(ActivationKind::gelu));
+  model.then("flatten", Flatten::spec());
+  model.then("embedding", Linear::spec({.in = 4 * 20, .out = 6}));
+  for (const char* const layer : {"positions", "norm", "fc1", "dropout", "gelu"})
+    model.place(layer, {Parallel::sequence, Axis::tp, Parallel::sequence});
+  const Experiment experiment = test::small_experiment(20, 11, 6, DType::f64);
+  const auto shared = std::make_shared<ModelSpec>(std::move(model));
+  test::check_against_reference(experiment, shared, {Mesh(2, 1, 3), 2, Logits::sharded}, false);
+}
+
+TEST_CASE("tokens that are cut over ranks give the serial run with stages, recomputation, ZeRO-1 and 16 bits") {
+  Experiment experiment = test::small_experiment(20, 11, 6, DType::f32);
+  const test::ModelPointer model = with_tensor_parallel(Axis::tp);
+  test::Layout stages{Mesh(1, 2, 2), 3, Logits::sharded};
+  stages.pipeline.schedule = "1f1b";
+  test::check_against_reference(experiment, model, stages, false);
+  stages.pipeline.recompute = Recompute::always;
+  test::check_against_reference(experiment, model, stages, false);
+  experiment.train.shard = ShardedState::optimizer;
+  test::check_against_reference(experiment, model, {Mesh(2, 1, 2), 2, Logits::sharded}, false);
+  test::check_against_reference(experiment, with_all_to_all(Axis::tp), {Mesh(2, 1, 2), 2, Logits::sharded}, false);
+  const Experiment narrow = test::small_experiment(20, 32, 6, DType::bf16);
+  test::check_against_reference(narrow, model, {Mesh(1, 1, 2), 2, Logits::sharded}, false);
+}
+
 TEST_CASE("plan counts what ranks with some of the tokens hold and send, to the byte") {
   const Experiment experiment = test::small_experiment(20, 11, 6, DType::f32);
   for (const Mesh& mesh : {Mesh(1, 1, 3), Mesh(2, 1, 2)})
