@@ -70,7 +70,9 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   if (experiment["data"].is_array()) return options;  // small as it is
   // What equals what does not depend on the images' size or number; each pipeline's stages are also measured alone.
   const Json& image = experiment["data"]["image"];
-  const int size = has_stages ? 8 : 16;
+  // Tokens are cut over ranks.
+  const std::int64_t patch = experiment["model"].value("patch", std::int64_t{0});
+  const std::int64_t size = patch > 0 ? 4 * patch : has_stages ? 8 : 16;
   if (computes && image[1] > size) set(fmt::format("data.image=[{},{},{}]", image[0].get<int>(), size, size));
   // Measuring the stages takes four times as long as these runs.
   if (has_stages && computes) set("pipeline.predict=false");
