@@ -3,6 +3,7 @@
 
 #include "framework/description/wildcard.h"
 #include "tests/experiments/training/concurrent/checkpoint_ways.h"
+#include "tests/support/devices.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
@@ -20,7 +21,8 @@ test::ModelPointer frozen(const Way& way, const std::vector<std::string>& patter
 
 }  // namespace
 
-TEST_CASE("frozen parameters keep their bits and have no state, and every layout trains the others alike") {
+TEST_CASE("frozen parameters keep their bits and have no state, and every layout trains the others alike" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const std::vector<std::string>& patterns :
        {std::vector<std::string>{"conv1.*", "bn1.*", "prelu1.*"}, {"*"}, {"conv2.weight", "bn*"}, {"fc.*"}})
     for (const Way& way : ways()) {
@@ -56,7 +58,8 @@ TEST_CASE("a frozen run resumes on every layout") {
   }
 }
 
-TEST_CASE("a factor multiplies the learning rate of what it matches, on every layout") {
+TEST_CASE("a factor multiplies the learning rate of what it matches, on every layout" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   for (const OptimizerType optimizer : {OptimizerType::sgd, OptimizerType::adamw})
     for (const Way& way : ways()) {
       CAPTURE(to_string(way.layout.mesh));
