@@ -78,6 +78,7 @@ class AttentionSpec final : public LayerSpec {
       return Refusal{fmt::format("its {} heads cannot be shared evenly by {} ranks: {} could", options_.heads,
                                  use.ranks, divisors.empty() ? "1" : fmt::format("{}", fmt::join(divisors, ", ")))};
     }
+    if (kind == Parallel::sequence) return Refusal{"its tokens see each other: group gives each rank some heads"};
     if (kind == Parallel::parameter) return Refusal{"it has no parameters to shard"};
     return samples_or_channels(kind, use, inputs, output(inputs), 0);
   }

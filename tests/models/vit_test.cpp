@@ -215,7 +215,7 @@ TEST_CASE("a vision transformer says what does not fit") {
         }) == "vit: images of 15 x 224 are smaller than a patch of 16 x 16");
 }
 
-TEST_CASE("heads that the ranks do not divide are refused, and the message says which numbers of ranks would do") {
+TEST_CASE("attention that cannot be shared is refused, and the message says what would do") {
   ModelSpec model({16, 12});
   model.then("attn.qkv", Linear::spec({.in = 12, .out = 36, .heads = 6}));
   model.then("attn", Attention::spec({.heads = 6}));
@@ -223,6 +223,10 @@ TEST_CASE("heads that the ranks do not divide are refused, and the message says 
   CHECK(message_of([&] { (void)place(model, {.mesh = Mesh(1, 1, 4)}); }) ==
         "attn: cannot be placed as group over tp (4 ranks): its 6 heads cannot be shared evenly by 4 ranks: 2, 3, 6 "
         "could");
+  model.place("attn", {.kind = Parallel::sequence, .over = Axis::tp});
+  CHECK(message_of([&] { (void)place(model, {.mesh = Mesh(1, 1, 4)}); }) ==
+        "attn: cannot be placed as sequence over tp (4 ranks): its tokens see each other: group gives each rank some "
+        "heads");
 }
 
 namespace {
