@@ -1,7 +1,5 @@
 #include "layers/inference_graph.h"
 
-#include <algorithm>
-
 #include "framework/error.h"
 #include "layers/model_spec.h"
 
@@ -27,14 +25,9 @@ InferenceGraph::InferenceGraph(const ModelSpec& model) {
   node("embedding", "Identity", {values.back().name});
 }
 
-bool InferenceGraph::reads(const std::string& tensor) const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [&](const InferenceNode& node) {
-    return std::find(node.inputs.begin(), node.inputs.end(), tensor) != node.inputs.end();
-  });
-}
-
 std::string InferenceGraph::node(const std::string& output, const std::string& op, std::vector<std::string> inputs,
                                  std::map<std::string, InferenceAttribute> attributes) {
+  read_.insert(inputs.begin(), inputs.end());
   nodes_.push_back({op, std::move(inputs), output, std::move(attributes)});
   return output;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -88,7 +89,7 @@ class InferenceGraph {
   const std::vector<InferenceTensor>& tensors() const { return tensors_; }
   const std::vector<InferenceNode>& nodes() const { return nodes_; }
   /// Whether an operator reads this tensor. Some are trained and have no part in inference.
-  bool reads(const std::string& tensor) const;
+  bool reads(const std::string& tensor) const { return read_.contains(tensor); }
   /// Scalars, by their names.
   const std::map<std::string, float>& constants() const { return constants_; }
 
@@ -103,6 +104,7 @@ class InferenceGraph {
  private:
   std::vector<InferenceTensor> tensors_;
   std::vector<InferenceNode> nodes_;
+  std::set<std::string> read_;  // the inputs of all nodes
   std::map<std::string, float> constants_;
 };
 

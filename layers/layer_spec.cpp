@@ -77,6 +77,11 @@ std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t input
   }
 }
 
+std::variant<LayerOption, Refusal> samples_ungathered(Parallel kind, std::size_t inputs, std::size_t parameters) {
+  if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
+  return samples_only(kind, inputs, parameters);
+}
+
 std::variant<LayerOption, Refusal> sequence_option(AxisUse use, std::span<const Shape> inputs, std::size_t parameters) {
   for (const Shape& input : inputs) {
     if (input.rank() != 3) return Refusal{"its input has no tokens"};
@@ -90,8 +95,7 @@ std::variant<LayerOption, Refusal> samples_or_channels(Parallel kind, AxisUse us
                                                        const Shape& output, std::size_t parameters) {
   if (kind == Parallel::column || kind == Parallel::row)
     return Refusal{"each of its outputs comes from one channel: only group cuts it by channels"};
-  if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
-  if (kind != Parallel::group) return samples_only(kind, inputs.size(), parameters);
+  if (kind != Parallel::group) return samples_ungathered(kind, inputs.size(), parameters);
   LayerOption option{kind, {}, Placement::shard(output.rank() - 1), {}};
   for (const Shape& input : inputs) {
     if (input.back() < use.ranks) return Refusal{fmt::format("its {} channels are fewer than the ranks", input.back())};

@@ -56,7 +56,7 @@ class LayerSpec {
   virtual std::vector<Shape> parameters() const { return {}; }
   /// The number of elements of all parameters.
   std::int64_t parameter_elements() const;
-  /// Those of the parameters that are trained.
+  /// The number of elements of the parameters that are trained.
   std::int64_t trained_elements() const;
   /// Whether a parameter is trained.
   virtual bool trains(std::size_t /*parameter*/) const { return true; }
@@ -87,6 +87,8 @@ using LayerSpecPointer = std::shared_ptr<const LayerSpec>;
 /// The options of layers that treat all samples alike: `replicate` and `data`, and if they have parameters also
 /// `parameter`.
 std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t inputs, std::size_t parameters);
+/// The same but `parameter`, for layers whose parameters are too small to be gathered.
+std::variant<LayerOption, Refusal> samples_ungathered(Parallel kind, std::size_t inputs, std::size_t parameters);
 /// The option `sequence` of layers that treat all tokens of their inputs [n, tokens, features] alike.
 std::variant<LayerOption, Refusal> sequence_option(AxisUse use, std::span<const Shape> inputs, std::size_t parameters);
 /// The options of layers that also treat all channels (the last dimension) alike: in addition `group`, where the

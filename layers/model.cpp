@@ -33,11 +33,8 @@ struct Model::Values {
   Variable read(std::size_t index) {
     const ValueForm& form = model.forms_[index];
     if (!all[index].variable.defined()) {
-      const std::int64_t samples = pass.samples.size;
-      const Placed made{
-          take(form.origin),
-          pass.training ? model.spec_->shape(form.value, samples) : model.spec_->evaluation_shape(form.value, samples),
-          model.forms_[form.origin].where};
+      const Placed made{take(form.origin), model.spec_->shape(form.value, pass.samples.size, pass.training),
+                        model.forms_[form.origin].where};
       all[index].variable = redistribute(made, form.where, pass.rank.groups).value;
     }
     return take(index);

@@ -105,7 +105,7 @@ int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> 
 
 Shape ModelSpec::evaluation_output_of(const Application& application) const {
   std::vector<Shape> inputs;
-  for (const int input : application.inputs) inputs.push_back(evaluation_shape(input, 1));
+  for (const int input : application.inputs) inputs.push_back(shape(input, 1, false));
   try {
     return without_samples(application.layer->evaluation_output(inputs));
   } catch (const InputError& error) {
@@ -178,12 +178,8 @@ std::uint32_t ModelSpec::streams() const {
   return sum;
 }
 
-Shape ModelSpec::shape(int index, std::int64_t samples) const {
-  return with_samples(sample(index), samples);
-}
-
-Shape ModelSpec::evaluation_shape(int index, std::int64_t samples) const {
-  return with_samples(evaluation_sample(index), samples);
+Shape ModelSpec::shape(int index, std::int64_t samples, bool in_training) const {
+  return with_samples(in_training ? sample(index) : evaluation_sample(index), samples);
 }
 
 std::vector<Shape> ModelSpec::input_shapes(const Application& application, std::int64_t samples) const {

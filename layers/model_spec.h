@@ -68,9 +68,8 @@ class ModelSpec {
   const Shape& sample(int index) const { return samples_[static_cast<std::size_t>(index)]; }
   /// The same in evaluation, where no tokens are masked.
   const Shape& evaluation_sample(int index) const { return evaluation_samples_[static_cast<std::size_t>(index)]; }
-  /// The shapes for this number of samples.
-  Shape shape(int index, std::int64_t samples) const;
-  Shape evaluation_shape(int index, std::int64_t samples) const;
+  /// The shape for this number of samples, in training or in evaluation.
+  Shape shape(int index, std::int64_t samples, bool in_training = true) const;
   /// Whether a value depends on parameters that are trained, so that its gradient is wanted.
   bool has_gradient(int index) const { return has_gradient_[static_cast<std::size_t>(index)]; }
   /// The number of random streams that building all layers takes.

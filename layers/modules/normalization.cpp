@@ -110,9 +110,7 @@ class LayerNormSpec final : public LayerSpec {
   }
   std::vector<Shape> parameters() const override { return {{channels_}, {channels_}}; }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
-    if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
-    if (kind == Parallel::sequence) return sequence_option(use, inputs, 2);
-    return samples_only(kind, 1, 2);
+    return kind == Parallel::sequence ? sequence_option(use, inputs, 2) : samples_ungathered(kind, 1, 2);
   }
   InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
     const std::string scale = graph.tensor(channel_tensor(name + ".weight", inputs));

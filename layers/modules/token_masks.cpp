@@ -62,8 +62,7 @@ class RestoreTokensSpec final : public LayerSpec {
   std::vector<Shape> parameters() const override { return {{1, 1, features_}}; }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse /*use*/,
                                             std::span<const Shape> /*inputs*/) const override {
-    if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
-    return samples_only(kind, 1, 1);
+    return samples_ungathered(kind, 1, 1);
   }
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     return std::make_unique<RestoreTokens>(construction, name, masking_, features_, layout);

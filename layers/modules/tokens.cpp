@@ -34,8 +34,7 @@ class PositionEmbeddingSpec final : public LayerSpec {
   }
   std::vector<Shape> parameters() const override { return {{1, tokens_, features_}}; }
   std::variant<LayerOption, Refusal> option(Parallel kind, AxisUse use, std::span<const Shape> inputs) const override {
-    if (kind == Parallel::parameter) return Refusal{"its parameters are too small to be gathered"};
-    if (kind != Parallel::sequence) return samples_only(kind, 1, 1);
+    if (kind != Parallel::sequence) return samples_ungathered(kind, 1, 1);
     auto option = sequence_option(use, inputs, 1);
     if (auto* possible = std::get_if<LayerOption>(&option)) possible->parameters[0] = Placement::shard(1);
     return option;

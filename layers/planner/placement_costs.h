@@ -37,7 +37,7 @@ struct PlannerOptions {
   double update_bytes() const {
     return static_cast<double>(3 + 2 * optimizer_states + (averages_weights ? 3 : 0)) * sizeof(float);
   }
-  /// Whether these are sharded over the ranks that sum a parameter's gradient (ZeRO-1).
+  /// Whether states and averages are sharded over the ranks that sum a parameter's gradient (ZeRO-1).
   bool shards_optimizer = false;
   /// The bytes of the model that a rank may hold.
   std::optional<std::int64_t> memory_budget{};

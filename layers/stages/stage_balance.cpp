@@ -27,7 +27,7 @@ bool is_weighted(const LayerSpec& layer) {
 }
 
 /// One for each application: whether it is on the path from the input to the output that has the most weighted layers.
-/// Of equal paths, the one through the first input.
+/// If several have as many, it is the one through the first input.
 std::vector<bool> main_path(const ModelSpec& model) {
   const auto& applications = model.applications();
   std::vector<int> before(applications.size() + 1);  // the weighted layers on the path to each value

@@ -52,13 +52,12 @@ std::vector<std::size_t> ValueForms::crossing(int position) const {
 }
 
 CrossingBytes crossing_bytes(const ModelSpec& model, const ModelPlacement& placement, const ValueForms& forms,
-                             int position, std::int64_t samples, DType dtype, const Mesh::Coordinates& at,
-                             bool evaluates) {
+                             int position, std::int64_t samples, DType dtype, bool in_training,
+                             const Mesh::Coordinates& at) {
   CrossingBytes bytes;
   for (const std::size_t index : forms.crossing(position)) {
     const ValueForm& form = forms.all()[index];
-    const Shape whole = evaluates ? model.evaluation_shape(form.value, samples) : model.shape(form.value, samples);
-    const Shape part = local_shape(whole, form.where, placement.mesh, at);
+    const Shape part = local_shape(model.shape(form.value, samples, in_training), form.where, placement.mesh, at);
     const std::int64_t size = part.numel() * static_cast<std::int64_t>(size_of(dtype));
     bytes.forward += size;
     if (model.has_gradient(form.value)) bytes.backward += size;

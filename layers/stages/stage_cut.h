@@ -63,14 +63,14 @@ class ValueForms {
 };
 
 /// The bytes that a rank sends to the next stage, and receives back as gradients, for one micro-batch of `samples`
-/// samples at a cut; `evaluates`: in evaluation, where no tokens are masked. No other rank has more than the one at the
+/// samples at a cut, with the shapes of training or of evaluation. No other rank has more than the one at the
 /// coordinates 0, 0, 0.
 struct CrossingBytes {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
 };
 CrossingBytes crossing_bytes(const ModelSpec& model, const ModelPlacement& placement, const ValueForms& forms,
-                             int position, std::int64_t samples, DType dtype, const Mesh::Coordinates& at = {},
-                             bool evaluates = false);
+                             int position, std::int64_t samples, DType dtype, bool in_training = true,
+                             const Mesh::Coordinates& at = {});
 
 }  // namespace heddle

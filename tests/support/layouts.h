@@ -16,6 +16,14 @@ namespace heddle::test {
 /// The axes of a head whose classes are on the last stage's ranks.
 inline constexpr AxisSet last_stage{Axis::dp, Axis::tp};
 
+/// `chunks`: stages of each rank; 0: as many as the schedule has by default.
+inline PipelineConfig pipeline_by(const char* schedule, std::int64_t chunks = 0) {
+  PipelineConfig pipeline;
+  pipeline.schedule = schedule;
+  pipeline.chunks = chunks;
+  return pipeline;
+}
+
 struct Layout {
   Mesh mesh{};
   std::int64_t micro_batches = 1;

@@ -23,7 +23,7 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
       if (is_mine(stage) == is_mine(stage + 1)) continue;
       const CrossingBytes crossing =
           crossing_bytes(*plan.model, *plan.placement, forms, static_cast<int>(plan.range(stage).end()),
-                         options.samples, options.precision.activations, {}, experiment.train.forward_only);
+                         options.samples, options.precision.activations, !experiment.train.forward_only);
       bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
     }
   }

@@ -29,9 +29,8 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
     std::string made;
     for (const std::size_t form : forms.crossing(static_cast<int>(plan.range(last).end()))) {
       if (!made.empty()) made += ' ';
-      const int value = forms.all()[form].value;
-      made += to_string(experiment.precision().activations, forward_only ? plan.model->evaluation_shape(value, samples)
-                                                                         : plan.model->shape(value, samples));
+      made += to_string(experiment.precision().activations,
+                        plan.model->shape(forms.all()[form].value, samples, !forward_only));
     }
     result.outputs.push_back(made);
   }

@@ -255,8 +255,8 @@ class Prediction {
     std::vector<CrossingBytes> out_of;  // each stage but the last
     for (int stage = 0; stage + 1 < plan_.stages(); ++stage)
       out_of.push_back(crossing_bytes(*plan_.model, *plan_.placement, forms, static_cast<int>(plan_.range(stage).end()),
-                                      options_.samples, experiment_.precision().activations, {},
-                                      experiment_.train.forward_only));
+                                      options_.samples, experiment_.precision().activations,
+                                      !experiment_.train.forward_only));
     return [this, out_of = std::move(out_of)](int from, int to) {
       const Link& link = experiment_.links.link(world_rank(plan_.rank_of()[static_cast<std::size_t>(from)]),
                                                 world_rank(plan_.rank_of()[static_cast<std::size_t>(to)]));

@@ -51,11 +51,6 @@ inline std::vector<Way> ways() {
   const PlacementRequest column{Parallel::column, Axis::tp};
   const PlacementRequest row{Parallel::row, Axis::tp};
   const PlacementRequest gathered{Parallel::parameter, Axis::dp};
-  PipelineConfig interleaved;
-  interleaved.schedule = "interleaved";
-  interleaved.chunks = 2;
-  PipelineConfig two_copies;
-  two_copies.schedule = "chimera";
   return {{{Mesh(), 4}},
           {{Mesh(2), 2}},
           {{Mesh(2), 2, Logits::gathered}, {{"fc", gathered}, {"conv2", gathered}}, ShardedState::optimizer},
@@ -68,9 +63,13 @@ inline std::vector<Way> ways() {
           {{Mesh(2, 2), 2, Logits::sharded, {}, {Axis::pp}}},
           {{Mesh(1, 1, 4), 4, Logits::transposed}},
           {{Mesh(2, 1, 2), 2, Logits::sharded, {}, every_axis, {5, 0, 2, 4}}},
-          {{Mesh(2, 2), 2, Logits::sharded, interleaved}, {{"fc", gathered}}, ShardedState::optimizer},
-          {{Mesh(1, 2), 4, Logits::sharded, two_copies, test::last_stage}},
-          {{Mesh(2, 4), 2, Logits::fused, two_copies, {Axis::dp}}, {{"fc", gathered}}, ShardedState::optimizer}};
+          {{Mesh(2, 2), 2, Logits::sharded, test::pipeline_by("interleaved", 2)},
+           {{"fc", gathered}},
+           ShardedState::optimizer},
+          {{Mesh(1, 2), 4, Logits::sharded, test::pipeline_by("chimera"), test::last_stage}},
+          {{Mesh(2, 4), 2, Logits::fused, test::pipeline_by("chimera"), {Axis::dp}},
+           {{"fc", gathered}},
+           ShardedState::optimizer}};
 }
 
 inline test::Outcome run(const Way& way, const Experiment& experiment, const Course& course) {

@@ -44,17 +44,12 @@ struct VitLayout {
 };
 
 std::vector<VitLayout> layouts() {
-  PipelineConfig interleaved;
-  interleaved.schedule = "interleaved";
-  interleaved.chunks = 2;
-  PipelineConfig two_copies;
-  two_copies.schedule = "chimera";
   return {{{Mesh(), 4}},
           {{Mesh(2), 2}, ShardedState::optimizer},
           {{Mesh(1, 1, 2), 4}},
-          {{Mesh(1, 2), 4, Logits::sharded, interleaved}},
+          {{Mesh(1, 2), 4, Logits::sharded, test::pipeline_by("interleaved", 2)}},
           {{Mesh(2, 2), 2}, ShardedState::optimizer},
-          {{Mesh(1, 2), 4, Logits::sharded, two_copies, last_stage}}};
+          {{Mesh(1, 2), 4, Logits::sharded, test::pipeline_by("chimera"), last_stage}}};
 }
 
 }  // namespace

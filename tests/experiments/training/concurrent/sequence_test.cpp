@@ -74,7 +74,7 @@ TEST_CASE("tokens that are cut evenly or unevenly over ranks give the serial run
 }
 
 TEST_CASE("tokens that are cut along both axes, where some ranks have none, give the serial run") {
-  // Of 4 tokens each of 2 ranks along dp has 2, of which the third of 3 ranks along tp has none.
+  // The 2 ranks along dp have 2 of the 4 tokens each; the third of the 3 ranks along tp has none of these.
   ModelSpec model({8, 8, 3});
   model.then("patches", Convolution::spec({.in = 3, .out = 12, .stride = 4}));
   model.then("tokens", ImageTokens::spec());
@@ -95,8 +95,7 @@ TEST_CASE("tokens that are cut along both axes, where some ranks have none, give
 TEST_CASE("tokens that are cut over ranks give the serial run with stages, recomputation, ZeRO-1 and 16 bits") {
   Experiment experiment = test::small_experiment(20, 11, 6, DType::f32);
   const test::ModelPointer model = with_tensor_parallel(Axis::tp);
-  test::Layout stages{Mesh(1, 2, 2), 3, Logits::sharded};
-  stages.pipeline.schedule = "1f1b";
+  test::Layout stages{Mesh(1, 2, 2), 3, Logits::sharded, test::pipeline_by("1f1b")};
   test::check_against_reference(experiment, model, stages, false);
   stages.pipeline.recompute = Recompute::always;
   test::check_against_reference(experiment, model, stages, false);
