@@ -104,6 +104,32 @@ TEST_CASE("A packed operand gives gemm's products, also with different numbers o
         }
 }
 
+TEST_CASE("gemm: weight gradients in blocks of copied rows, planned to the byte") {
+  const auto multiply = [](Device& device, DType dtype, const Shape& a_shape, std::int64_t n) {
+    const std::int64_t k = a_shape[0];
+    const std::int64_t m = a_shape[1];
+    const Tensor a = test::tensor(device, a_shape, draw(m * k, 1), dtype);
+    const Tensor b = test::tensor(device, {k, n}, draw(k * n, 2), dtype);
+    Tensor c = test::tensor(device, {m, n}, draw(m * n, 3), dtype);
+    gemm(a, true, b, false, 0.5, -2, c);
+    return c;
+  };
+  // One block, a last block of one row, two equal blocks; lengths of rows that are slow on the left and on the right.
+  for (const std::int64_t k : {64, 1025, 2048})
+    for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{512, 64}, {70, 1024}}) {
+      CAPTURE(k);
+      CAPTURE(m);
+      Device device = test::make_device();
+      const std::vector<double> exact = multiply(device, DType::f64, {k, m}, n).to_doubles();
+      device.meter().reset_peak();
+      const Tensor product = multiply(device, DType::f32, {k, m}, n);
+      CHECK(max_difference(product.to_doubles(), exact) < 1e-4);
+      Device planned = test::make_device("plan");
+      (void)multiply(planned, DType::f32, {k, m}, n);
+      CHECK(planned.meter().peak().bytes == device.meter().peak().bytes);
+    }
+}
+
 TEST_CASE("linear and matmul: errors print the shapes") {
   Device device = test::make_device();
   const auto zeros = [&](const Shape& shape) { return Tensor::zeros(device, shape, DType::f32); };

@@ -4,6 +4,7 @@
 
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/elementwise/bias.h"
+#include "framework/backends/cpu/linear_algebra/padded_product.h"
 #include "framework/backends/cpu/linear_algebra/primitives.h"
 #include "framework/backends/cpu/linear_algebra/serial_product.h"
 #include "framework/backends/cpu/loops/widen.h"
@@ -35,14 +36,6 @@ const GemmPrimitive& packed_product(Context& context, const GemmShape& shape, DT
   return *found;
 }
 
-void run_product(const OneDnn& onednn, const GemmPrimitive& product, const void* a, const void* b, void* c,
-                 void* scratch) {
-  onednn.run(product.primitive, {{DNNL_ARG_SRC, onednn.memory(product.a, a)},
-                                 {DNNL_ARG_WEIGHTS, onednn.memory(product.b, b)},
-                                 {DNNL_ARG_DST, onednn.memory(product.c, c)},
-                                 {DNNL_ARG_SCRATCHPAD, onednn.memory(product.scratch, scratch)}});
-}
-
 void gemm_widened(Context& context, const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c,
                   std::byte* scratch) {
   const GemmPrimitive* const found = context.gemms().find(s, gemm_f32);
@@ -52,19 +45,22 @@ void gemm_widened(Context& context, const GemmShape& s, const Tensor& a, const T
   scratch += aligned(4 * s.k * s.n);
   widen(a, wide_a);
   widen(b, wide_b);
-  if (c.dtype() == DType::f32) return run_product(context.onednn(), *found, wide_a, wide_b, c.data(), scratch);
+  if (c.dtype() == DType::f32) return found->run(context.onednn(), wide_a, wide_b, c.data(), scratch);
   auto* const wide_c = reinterpret_cast<float*>(scratch);
   scratch += aligned(4 * s.m * s.n);
   if (s.beta != 0) widen(c, wide_c);
-  run_product(context.onednn(), *found, wide_a, wide_b, wide_c, scratch);
+  found->run(context.onednn(), wide_a, wide_b, wide_c, scratch);
   narrow(wide_c, c);
 }
 
 void multiply(Context& context, const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, void* scratch) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return scale(s.beta, c);
-  if (const GemmPrimitive* const found = context.gemms().find(s, {a.dtype(), c.dtype()})) {
-    run_product(context.onednn(), *found, a.data(), b.data(), c.data(), scratch);
+  if (is_faster_padded(s, {a.dtype(), c.dtype()})) {
+    padded_product(context.onednn(), context.gemms(), s, a.as<float>(), b.as<float>(), c.as<float>(),
+                   static_cast<std::byte*>(scratch));
+  } else if (const GemmPrimitive* const found = context.gemms().find(s, {a.dtype(), c.dtype()})) {
+    found->run(context.onednn(), a.data(), b.data(), c.data(), scratch);
   } else if (a.dtype() == DType::f64) {
     const ThreadTeam team(context.threads());
     serial_product(s, a.as<double>(), b.as<double>(), c.as<double>());
@@ -115,8 +111,7 @@ template <>
 void LinearAlgebraKernelsOn<cpu::Context>::packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
                                                        Tensor& workspace) const {
   const cpu::GemmPrimitive& product = cpu::packed_product(context_, cpu::packed_shape(a, beta, c), c.dtype());
-  cpu::run_product(context_.onednn(), product, a.data(), packed.data(), c.data(),
-                   workspace.defined() ? workspace.data() : nullptr);
+  product.run(context_.onednn(), a.data(), packed.data(), c.data(), workspace.defined() ? workspace.data() : nullptr);
 }
 
 template <>

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "framework/backends/cpu/linear_algebra/padded_product.h"
 #include "framework/backends/cpu/loops/parallel.h"
 
 namespace heddle::cpu {
@@ -19,8 +20,12 @@ using Dims = dnnl::memory::dims;
 std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s, GemmTypes types) {
   if (onednn_type(types.operands) == dnnl::memory::data_type::undef) return {};
   GemmPrimitive made;
-  made.a = strided({s.m, s.k}, types.operands, s.transpose_a ? Dims{1, s.m} : Dims{s.k, 1});
-  made.b = strided({s.k, s.n}, types.operands, s.transpose_b ? Dims{1, s.k} : Dims{s.n, 1});
+  const std::int64_t padding = s.is_padded ? gemm_padding : 0;
+  const auto rows_of = [padding](std::int64_t rows, std::int64_t columns, bool transpose) {
+    return transpose ? Dims{1, rows + padding} : Dims{columns + padding, 1};
+  };
+  made.a = strided({s.m, s.k}, types.operands, rows_of(s.m, s.k, s.transpose_a));
+  made.b = strided({s.k, s.n}, types.operands, rows_of(s.k, s.n, s.transpose_b));
   made.c = strided({s.m, s.n}, types.result, {s.n, 1});
   const ThreadTeam team(onednn.threads());
   dnnl::primitive_attr attr = user_scratchpad();
@@ -45,9 +50,18 @@ std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s,
 
 }  // namespace
 
+void GemmPrimitive::run(const OneDnn& onednn, const void* a_data, const void* b_data, void* c_data,
+                        void* scratch_data) const {
+  onednn.run(primitive, {{DNNL_ARG_SRC, onednn.memory(a, a_data)},
+                         {DNNL_ARG_WEIGHTS, onednn.memory(b, b_data)},
+                         {DNNL_ARG_DST, onednn.memory(c, c_data)},
+                         {DNNL_ARG_SCRATCHPAD, onednn.memory(scratch, scratch_data)}});
+}
+
 std::size_t GemmPrimitives::Hash::operator()(const Key& key) const {
   const GemmShape& s = key.shape;
-  return hash_of({s.m, s.n, s.k, (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.packs_b ? 4 : 0),
+  return hash_of({s.m, s.n, s.k,
+                  (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.packs_b ? 4 : 0) + (s.is_padded ? 8 : 0),
                   std::bit_cast<std::int64_t>(s.alpha), std::bit_cast<std::int64_t>(s.beta),
                   static_cast<std::int64_t>(key.types.operands), static_cast<std::int64_t>(key.types.result)});
 }
@@ -61,6 +75,7 @@ const GemmPrimitive* GemmPrimitives::find(const GemmShape& shape, GemmTypes type
 
 std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, GemmTypes types) {
   if (s.m == 0 || s.n == 0 || s.k == 0) return 0;
+  if (is_faster_padded(s, types)) return padded_needs(primitives, s);
   const GemmPrimitive* found = primitives.find(s, types);
   if (!is_widened(types.operands, found != nullptr)) return found != nullptr ? found->scratch_bytes : 0;
   found = primitives.find(s, gemm_f32);

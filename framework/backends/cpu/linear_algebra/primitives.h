@@ -12,7 +12,7 @@
 namespace heddle::cpu {
 
 /// [m, k] * [k, n], each operand stored transposed if so marked; the right one, if so marked, as oneDNN reads it
-/// fastest.
+/// fastest; both, if so marked, in rows that are `gemm_padding` elements longer.
 struct GemmShape {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -22,8 +22,12 @@ struct GemmShape {
   double alpha = 1;
   double beta = 0;
   bool packs_b = false;
+  bool is_padded = false;
   bool operator==(const GemmShape&) const = default;
 };
+
+/// One line of the cache.
+inline constexpr std::int64_t gemm_padding = 16;
 
 /// The types of both operands and of the result: the same, or f32 for 16-bit operands.
 struct GemmTypes {
@@ -39,6 +43,8 @@ struct GemmPrimitive {
   dnnl::matmul primitive;
   dnnl::memory::desc a, b, c, scratch;
   std::int64_t scratch_bytes = 0;
+
+  void run(const OneDnn& onednn, const void* a_data, const void* b_data, void* c_data, void* scratch_data) const;
 };
 
 class GemmPrimitives {
