@@ -3,6 +3,7 @@ find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 # oneDNN, libjpeg-turbo's two interfaces and ONNX's messages by header and library: Debian's own CMake files also demand
 # OpenCL's headers, which are not used here, and lack ONNX's definitions.

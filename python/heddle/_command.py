@@ -9,6 +9,7 @@ from pathlib import Path
 
 # Debian 12's packages of the libraries that the program is linked with, unless the wheel brings them along.
 _PACKAGES = {
+    "libcrypto.so": "libssl3",
     "libdnnl.so": "libdnnl2",
     "libfmt.so": "libfmt9",
     "libgomp.so": "libgomp1",

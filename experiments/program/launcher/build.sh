@@ -8,7 +8,8 @@
 required=(g++:g++ cmake:cmake ninja-build:ninja libdnnl-dev:dnnl.hpp libeigen3-dev:eigen3/Eigen/Core
   nlohmann-json3-dev:nlohmann/json.hpp libcli11-dev:CLI/CLI.hpp doctest-dev:doctest/doctest.h libfmt-dev:fmt/core.h
   libturbojpeg0-dev:turbojpeg.h libjpeg-dev:jpeglib.h libstb-dev:stb/stb_image.h
-  libprotobuf-dev:google/protobuf/message.h libonnx-dev:onnx/onnx_pb.h zlib1g-dev:zlib.h)
+  libprotobuf-dev:google/protobuf/message.h libonnx-dev:onnx/onnx_pb.h zlib1g-dev:zlib.h
+  libssl-dev:openssl/hmac.h)
 faster=(ccache:ccache mold:mold)  # installed along with the others, never asked for on their own
 page=(jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib)  # of `heddle notebook`
 
