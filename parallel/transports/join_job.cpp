@@ -27,12 +27,12 @@ std::optional<int> local_rank_in(const char* variable) {
   return rank;
 }
 
-std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const std::string&)>& on_wait) {
+std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const std::string&)>& on_note) {
   const std::optional<RendezvousAddress> point = rendezvous_address_of_environment();
   if (!point) return join_by_mpi();
   RendezvousPatience patience = rendezvous_patience_of_environment();
-  patience.on_wait = on_wait;
-  return join_by_tcp(launch, *point, patience);
+  patience.on_note = on_note;
+  return join_by_tcp(launch, *point, patience, JobSecret::of_environment());
 }
 
 }  // namespace
@@ -55,13 +55,13 @@ std::optional<Launch> launch_of_environment() {
   return {};
 }
 
-std::unique_ptr<Job> join_job(const std::function<void(const std::string&)>& on_wait) {
+std::unique_ptr<Job> join_job(const std::function<void(const std::string&)>& on_note) {
   const std::optional<Launch> launch = launch_of_environment();
   if (!launch) {
     check_rendezvous_of_environment();
     return nullptr;
   }
-  if (std::unique_ptr<Wire> wire = join(*launch, on_wait)) return std::make_unique<Job>(std::move(wire));
+  if (std::unique_ptr<Wire> wire = join(*launch, on_note)) return std::make_unique<Job>(std::move(wire));
   if (launch->size == 1) return nullptr;
   fail<InputError>(
       "this is one of {} processes of a job, but this program was built without MPI: call ./heddle, which "

@@ -34,6 +34,8 @@ cat >"$work/small.json" <<'JSON'
 }
 JSON
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 7000))
+HEDDLE_JOB_SECRET=$(head -c 32 /dev/urandom | base64)
+export HEDDLE_JOB_SECRET
 
 ./heddle run "$work/small.json" --set mesh.dp=4 --out "$work/threads" --json >"$work/threads.json" 2>/dev/null
 for rank in 3 2 1 0; do start $rank 4 sockets --set mesh.dp=4 --json; done
@@ -94,6 +96,32 @@ wait $!
 is "so does one whose ranks are threads" 0 $?
 is "it prints nothing about that" "" "$(said 0)"
 
+# Strangers: before the job meets, and when it runs.
+next_port
+start 0 2 strangers --set train.steps=1000000
+HEDDLE_JOB_SECRET=another start 1 2 none
+when "$work/code.1" 2
+is "a process with another secret reports this" \
+  "heddle: rank 1: HEDDLE_JOB_SECRET: rank 0 at 127.0.0.1:$MASTER_PORT has another one, or none" "$(said 1)"
+rm "$work/code.1"
+HEDDLE_JOB_SECRET='' start 1 2 none
+when "$work/code.1" 2
+is "so does a process without one" \
+  "heddle: rank 1: HEDDLE_JOB_SECRET: rank 0 at 127.0.0.1:$MASTER_PORT has one, and this process has none" "$(said 1)"
+rm "$work/code.1"
+start 1 2 strangers --set train.steps=1000000
+when "$work/strangers/metrics.jsonl" '"step": *3'
+is "the job runs without them" "" "$(said 0)"
+(: </dev/tcp/127.0.0.1/"$MASTER_PORT") 2>/dev/null
+is "its port is closed meanwhile" 1 $?
+RANK=1 WORLD_SIZE=2 HEDDLE_RENDEZVOUS_SECONDS=1 ./heddle run "$work/small.json" --out "$work/none" >"$work/out" 2>"$work/err"
+is "a rank that starts twice ends with 4" 4 $?
+is "it reports why rank 0 may not answer" "heddle: rank 1: rank 0 at 127.0.0.1:$MASTER_PORT cannot be reached: Connection \
+refused (it has not started, has ended, or all ranks of its job have connected already)" "$(<"$work/err")"
+kill -TERM "$(program_of_rank 0)" "$(program_of_rank 1)"
+wait
+is "no process is left" "" "$(left_behind)"
+
 # Rank 0, which prints for all, is stopped for good.
 next_port
 for rank in 0 1 2 3; do start $rank 4 silent --set mesh.dp=4 --set train.steps=1000000 --set timeout=4; done
@@ -122,7 +150,7 @@ wait
 is "two rendezvous addresses end the job with 4" "4 4" "$(codes)"
 is "rank 0 names the rank that did not connect" "heddle: rank 1 did not connect to 127.0.0.1:$MASTER_PORT within 2 s" "$(said 0)"
 is "rank 1 names where it looked" \
-  "heddle: rank 1: rank 0 at 127.0.0.1:$((MASTER_PORT + 5000)) cannot be reached: Connection refused" "$(said 1)"
+  "heddle: rank 1: rank 0 at 127.0.0.1:$((MASTER_PORT + 5000)) cannot be reached: Connection refused (it has not started, has ended, or all ranks of its job have connected already)" "$(said 1)"
 
 next_port
 start 0 2 none
@@ -136,8 +164,8 @@ next_port
 start 0 4 none
 start 1 5 none
 wait
-is "processes of two jobs are wrong input" "2 2" "$(codes)"
-has "both report rank and size" "WORLD_SIZE and RANK: rank 1 of 5 connected from 127.0.0.1:" "$(said 0)"
+is "a rank of another job is turned away, and its own job is not complete" "4 2" "$(codes)"
+has "both report rank and size" " was turned away: it is rank 1 of 5" "$(said 0)"
 has "both report rank and size" "heddle: rank 1: WORLD_SIZE and RANK: rank 1 of 5 connected from 127.0.0.1:" "$(said 1)"
 
 next_port

@@ -1,8 +1,6 @@
-// The rendezvous of processes by sockets. Unknown connections and processes of other jobs do not disturb it, or end it
-// with an error that names them.
-#include <cstdlib>
+// The rendezvous of processes by sockets, and its errors. tcp_strangers_test.cpp is about processes of other jobs and
+// other programs.
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -13,6 +11,7 @@
 #include "tests/support/message.h"
 #include "tests/support/processes/local_job.h"
 #include "tests/support/processes/raw_sockets.h"
+#include "tests/support/processes/rendezvous_peers.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
@@ -22,143 +21,37 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Joins a job in a thread of its own, and keeps the result: the text of the error, after its class.
-class Joining {
- public:
-  Joining(const Launch& launch, const RendezvousAddress& point, milliseconds patience = seconds(20))
-      : thread_([this, launch, point, patience] {
-          try {
-            wire_ = join_by_tcp(launch, point, {.longest = patience});
-            ended_ = "joined";
-          } catch (const InputError& error) {
-            ended_ = std::string("wrong input: ") + error.what();
-          } catch (const RankFailed& error) {
-            ended_ = std::string("rank failed: ") + error.what();
-          }
-        }) {}
-
-  const std::string& ended() {
-    if (thread_.joinable()) thread_.join();
-    return ended_;
-  }
-
- private:
-  std::string ended_;
-  std::unique_ptr<Wire> wire_;
-  std::jthread thread_;
-};
-
-/// A test that is rank 0 of a job, for one other.
-struct FakeLeader {
-  TcpSocket listening = TcpSocket::listen(0);
-  RendezvousAddress point{"127.0.0.1", ntohs(listening.here().port)};
-
-  void answer(const TcpSocket& to, const std::vector<TcpHello>& hellos) const {
-    say(to, TcpReply{.preamble = {},
-                     .kind = TcpReply::Kind::hellos,
-                     .bytes = static_cast<std::uint32_t>(hellos.size() * sizeof(TcpHello))});
-    for (const TcpHello& hello : hellos) say(to, hello);
-  }
-  std::string place() const { return "rank 0 at 127.0.0.1:" + std::to_string(point.port); }
-};
-
-std::string refusal_heard_by(const TcpSocket& socket) {
-  const auto answer = hear<TcpReply>(socket);
-  CHECK(answer.preamble.is_of_this_program());
-  CHECK(answer.kind != TcpReply::Kind::hellos);
-  return hear_text(socket, answer.bytes);
-}
-
 }  // namespace
-
-TEST_CASE("sockets: unknown connections delay no process, whether they are silent, send or stop in the middle") {
-  const RendezvousAddress point{"127.0.0.1", free_port()};
-  Joining first({0, 2}, point);
-  const TcpSocket silent = connected_to(point.port);
-  const TcpSocket talking = connected_to(point.port);
-  say(talking, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: " + std::string(sizeof(TcpHello), '?') + "\r\n\r\n");
-  const TcpSocket stopping = connected_to(point.port);
-  say(stopping, TcpPreamble());
-  const TcpSocket leaving = connected_to(point.port);
-  say(leaving, "heddle");
-  leaving.end_writing();
-  CHECK(is_sent_away(talking));
-  CHECK(is_sent_away(leaving));
-  const auto begin = TcpSocket::Clock::now();
-  Joining second({1, 2}, point);
-  CHECK(first.ended() == "joined");
-  CHECK(second.ended() == "joined");
-  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience);
-}
-
-TEST_CASE("sockets: a connection that sends nothing is closed after a while, and counts as no rank") {
-  const RendezvousAddress point{"127.0.0.1", free_port()};
-  Joining first({0, 2}, point, seconds(5));
-  const TcpSocket silent = connected_to(point.port);
-  const auto begin = TcpSocket::Clock::now();
-  CHECK(is_sent_away(silent));
-  CHECK(TcpSocket::Clock::now() - begin > TcpListener::patience - milliseconds(100));
-  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience + milliseconds(1500));
-  CHECK(first.ended() == fmt::format("rank failed: rank 1 did not connect to 127.0.0.1:{} within 5 s", point.port));
-}
-
-TEST_CASE("sockets: unknown connections delay no other process either") {
-  const FakeLeader leader;
-  Joining second({1, 3}, leader.point);
-  const TcpSocket to_second = accepted_by(leader.listening);
-  const auto hello = hear<TcpHello>(to_second);
-  CHECK(hello.rank == 1);
-  CHECK(hello.size == 3);
-  const std::uint16_t port = ntohs(hello.address.port);
-  const TcpSocket silent = connected_to(port);
-  const TcpSocket talking = connected_to(port);
-  say(talking, "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n");
-  TcpHello listed = hello;
-  listed.address.host = htonl(INADDR_LOOPBACK);
-  leader.answer(to_second, {hello_of(0, 3), listed, hello_of(2, 3)});
-  const TcpSocket third = connected_to(port);
-  say(third, hello_of(2, 3));
-  CHECK(second.ended() == "joined");
-}
 
 TEST_CASE("sockets: a process that connected to rank 0 by a loopback address is reached at rank 0's address") {
   const FakeLeader leader;
   const TcpSocket of_second = TcpSocket::listen(0);
   // On one machine all of 127.0.0.0/8 is here: where the connection arrives shows which address was called.
   Joining third({2, 3}, {"127.0.0.5", leader.point.port});
-  const TcpSocket to_third = accepted_by(leader.listening);
+  const TcpSocket to_third = joined_by(leader.listening);
   const auto hello = hear<TcpHello>(to_third);
   const TcpAddress by_loopback{htonl(INADDR_LOOPBACK), of_second.here().port};
   leader.answer(to_third, {hello_of(0, 3), hello_of(1, 3, by_loopback),
                            hello_of(2, 3, {htonl(INADDR_LOOPBACK), hello.address.port})});
-  CHECK(to_string(accepted_by(of_second).here()) == fmt::format("127.0.0.5:{}", ntohs(by_loopback.port)));
+  CHECK(to_string(joined_by(of_second).here()) == fmt::format("127.0.0.5:{}", ntohs(by_loopback.port)));
   CHECK(third.ended() == "joined");
 }
 
-TEST_CASE("sockets: processes of other jobs and builds are recognised, and all connected processes receive the error") {
+TEST_CASE("sockets: ranks that contradict each other end the rendezvous, and all of them receive the error") {
   struct Case {
     TcpHello hello;
     std::string error;  // FROM: the address it came from
   };
-  TcpHello other_build = hello_of(2, 4);
-  other_build.preamble.protocol = 77;
   const std::vector<Case> cases{
-      {other_build,
-       "wrong input: a process at FROM speaks version 77 of the protocol between processes, and rank 0 "
-       "version 2: all must run the same build of this program"},
-      {hello_of(2, 5), "wrong input: WORLD_SIZE and RANK: rank 2 of 5 connected from FROM to rank 0 of 4"},
-      {hello_of(4, 4), "wrong input: WORLD_SIZE and RANK: rank 4 of 4 connected from FROM to rank 0 of 4"},
-      {hello_of(0, 4), "wrong input: WORLD_SIZE and RANK: rank 0 of 4 connected from FROM to rank 0 of 4"},
-      {hello_of(-1, 4), "wrong input: WORLD_SIZE and RANK: rank -1 of 4 connected from FROM to rank 0 of 4"},
       {hello_of(1, 4), "wrong input: RANK: two processes are rank 1, on node1 and on node1"},
       {hello_of(2, 4, {}), "rank failed: rank 2, which connected from FROM, names no port at which it listens"}};
   for (const Case& wrong : cases) {
     CAPTURE(wrong.error);
     const RendezvousAddress point{"127.0.0.1", free_port()};
     Joining first({0, 4}, point);
-    const TcpSocket second = connected_to(point.port);
+    const TcpSocket second = joined_to(point.port);
     say(second, hello_of(1, 4));
-    const TcpSocket other = connected_to(point.port);
+    const TcpSocket other = joined_to(point.port);
     say(other, wrong.hello);
     std::string error = wrong.error;
     if (const std::size_t at = error.find("FROM"); at != std::string::npos)
@@ -170,12 +63,22 @@ TEST_CASE("sockets: processes of other jobs and builds are recognised, and all c
   }
 }
 
+TEST_CASE("sockets: a job at a loopback address listens at no other") {
+  const RendezvousAddress point{"127.0.0.7", free_port()};
+  Joining first({0, 2}, point);
+  const TcpAddress elsewhere = TcpSocket::address_of("127.0.0.1", point.port);
+  Joining second({1, 2}, point);
+  CHECK_THROWS_AS(TcpSocket::connect(elsewhere, "another address", TcpSocket::Clock::now()), RankFailed);
+  CHECK(first.ended() == "joined");
+  CHECK(second.ended() == "joined");
+}
+
 TEST_CASE("sockets: a process that disconnects early ends the rendezvous at once, with an error that names its rank") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 4}, point);
-  const TcpSocket third = connected_to(point.port);
+  const TcpSocket third = joined_to(point.port);
   say(third, hello_of(2, 4));
-  TcpSocket second = connected_to(point.port);
+  TcpSocket second = joined_to(point.port);
   say(second, hello_of(1, 4));
   second.close();
   CHECK(first.ended() == "rank failed: rank 1 disconnected during the rendezvous");
@@ -187,7 +90,7 @@ TEST_CASE("sockets: a process that connects to a wrong address, or receives an i
     const FakeLeader leader;
     Joining second({1, 2}, leader.point);
     {
-      const TcpSocket to_second = accepted_by(leader.listening);
+      const TcpSocket to_second = joined_by(leader.listening);
       answer(leader, to_second, hear<TcpHello>(to_second));
       to_second.end_writing();
       (void)is_sent_away(to_second);
@@ -198,20 +101,11 @@ TEST_CASE("sockets: a process that connects to a wrong address, or receives an i
     return ended;
   };
   const auto header = [](auto kind, std::uint32_t bytes) {
-    return TcpReply{.preamble = {}, .kind = static_cast<TcpReply::Kind>(kind), .bytes = bytes};
+    return TcpReply{.kind = static_cast<TcpReply::Kind>(kind), .bytes = bytes};
   };
   const std::string same_build = ": all processes must run the same build of this program";
-  const auto web = answered(
-      [](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, "HTTP/1.1 400 Bad Request\r\n\r\n"); });
-  CHECK(web.starts_with("wrong input: MASTER_ADDR and MASTER_PORT: the peer at 127.0.0.1:"));
-  CHECK(web.ends_with(" is not a process of this program"));
   CHECK(answered([](const FakeLeader&, const TcpSocket&, const TcpHello&) {}) ==
         "rank failed: RANK 0 disconnected during the rendezvous");
-  CHECK(answered([](const FakeLeader&, const TcpSocket& to, const TcpHello&) {
-          TcpReply other;
-          other.preamble.protocol = 3;
-          say(to, other);
-        }) == "rank failed: RANK 0 answered with version 3 of the protocol between processes" + same_build);
   CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(9, 0)); }) ==
         "rank failed: RANK 0 answered with something of kind 9" + same_build);
   CHECK(answered([&](const FakeLeader&, const TcpSocket& to, const TcpHello&) { say(to, header(0, 4000000000)); }) ==
@@ -231,9 +125,13 @@ TEST_CASE("sockets: missing ranks are named, and a wrong rendezvous address is r
   CHECK_THROWS_WITH_AS(join_by_tcp({0, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
                        fmt::format("ranks 1, 2 did not connect to 127.0.0.1:{} within 0.2 s", port).c_str(),
                        RankFailed);
-  CHECK_THROWS_WITH_AS(join_by_tcp({1, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
-                       fmt::format("rank 0 at 127.0.0.1:{} cannot be reached: Connection refused", port).c_str(),
-                       RankFailed);
+  CHECK_THROWS_WITH_AS(
+      join_by_tcp({1, 3}, {"127.0.0.1", port}, {milliseconds(200)}),
+      fmt::format("rank 0 at 127.0.0.1:{} cannot be reached: Connection refused (it has not started, has ended, or "
+                  "all ranks of its job have connected already)",
+                  port)
+          .c_str(),
+      RankFailed);
   const TcpSocket taken = TcpSocket::listen(port);
   CHECK_THROWS_WITH_AS(join_by_tcp({0, 2}, {"127.0.0.1", port}),
                        fmt::format("MASTER_PORT: cannot listen on port {}: Address already in use", port).c_str(),
@@ -256,7 +154,7 @@ TEST_CASE("sockets: a process that waits for long reports once which ranks are m
     std::vector<std::string> said;
     const RendezvousPatience patience{.longest = milliseconds(200),
                                       .silent = milliseconds(50),
-                                      .on_wait = [&said](const std::string& what) { said.push_back(what); }};
+                                      .on_note = [&said](const std::string& what) { said.push_back(what); }};
     CHECK_THROWS_AS(join_by_tcp({rank, 3}, point, patience), RankFailed);
     return said;
   };
@@ -295,6 +193,10 @@ TEST_CASE("the environment gives the address and the time limit of the rendezvou
                          fmt::format("MASTER_PORT: expected a port of [1, 65535], got '{}'", wrong).c_str(),
                          InputError);
   }
+  const EnvironmentVariable no_secret("HEDDLE_JOB_SECRET", "");
+  CHECK_FALSE(JobSecret::of_environment().is_set());
+  const EnvironmentVariable secret("HEDDLE_JOB_SECRET", "of this job");
+  CHECK(JobSecret::of_environment().is_set());
   CHECK(rendezvous_patience_of_environment().longest == seconds(120));
   const EnvironmentVariable patience("HEDDLE_RENDEZVOUS_SECONDS", "7");
   CHECK(rendezvous_patience_of_environment().longest == seconds(7));

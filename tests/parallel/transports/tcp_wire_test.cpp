@@ -41,7 +41,7 @@ std::string error_after(const std::function<void(const TcpSocket&)>& say_to_firs
     error = message_of([&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); });
     job.leave(4);
   });
-  TcpSocket to_first = connected_to(point.port);
+  TcpSocket to_first = joined_to(point.port);
   say(to_first, hello_of(1, 2));
   CHECK(hear<TcpReply>(to_first).kind == TcpReply::Kind::hellos);
   for (int p = 0; p < 2; ++p) CHECK(hear<TcpHello>(to_first).rank == p);
@@ -129,7 +129,7 @@ TEST_CASE("sockets: posted frames have left the process when a flush reports it,
   constexpr int sheets = 4000;  // more than the systems' buffers hold
   std::latch flush_was_tried(1);
   std::jthread second([&] {
-    TcpSocket to_first = connected_to(point.port);
+    TcpSocket to_first = joined_to(point.port);
     say(to_first, hello_of(1, 2));
     (void)hear<TcpReply>(to_first);
     for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);
@@ -158,7 +158,7 @@ TEST_CASE("sockets: a process that ends after a section fails the next section, 
     of_next = message_of([&] { job.together([] {}); });
     job.leave(4);
   });
-  TcpSocket to_first = connected_to(point.port);
+  TcpSocket to_first = joined_to(point.port);
   say(to_first, hello_of(1, 2));
   (void)hear<TcpReply>(to_first);
   for (int p = 0; p < 2; ++p) (void)hear<TcpHello>(to_first);

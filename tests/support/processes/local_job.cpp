@@ -143,6 +143,7 @@ std::uint16_t free_port() {
 
 void in_processes(int processes, const std::function<void(Job& own)>& body, Connection connection) {
   LocalWires wires(processes);
+  const JobSecret secret("of this local job");
   const RendezvousAddress point{"127.0.0.1", connection == Connection::sockets ? free_port() : std::uint16_t{0}};
   std::vector<std::exception_ptr> exceptions(static_cast<std::size_t>(processes));
   {
@@ -150,7 +151,7 @@ void in_processes(int processes, const std::function<void(Job& own)>& body, Conn
     for (int p = 0; p < processes; ++p)
       threads.emplace_back([&, p] {
         try {
-          Job own(connection == Connection::memory ? wires.wire(p) : join_by_tcp({p, processes}, point));
+          Job own(connection == Connection::memory ? wires.wire(p) : join_by_tcp({p, processes}, point, {}, secret));
           try {
             body(own);
           } catch (...) {

@@ -1,6 +1,7 @@
 // The peer of a process that connects to others by sockets: the test decides every byte that it sends.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -11,7 +12,9 @@
 
 #include <doctest/doctest.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
+#include "parallel/transports/processes/tcp/handshake.h"
 #include "parallel/transports/processes/tcp/rendezvous.h"
 
 namespace heddle::test {
@@ -24,6 +27,19 @@ inline TcpSocket connected_to(std::uint16_t port) {
   return TcpSocket::connect(TcpSocket::address_of("127.0.0.1", port), "the tested process", soon());
 }
 
+/// Two connected sockets without a network.
+struct SocketPair {
+  TcpSocket connecting;
+  TcpSocket accepting;
+
+  SocketPair() {
+    std::array<int, 2> numbers{-1, -1};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, numbers.data()) == 0);
+    connecting = TcpSocket(numbers[0]);
+    accepting = TcpSocket(numbers[1]);
+  }
+};
+
 /// Waits for a connection.
 inline TcpSocket accepted_by(const TcpSocket& listening) {
   for (const auto end = soon(); TcpSocket::Clock::now() < end;) {
@@ -33,6 +49,32 @@ inline TcpSocket accepted_by(const TcpSocket& listening) {
   }
   FAIL("no process connects");
   return {};
+}
+
+/// After the handshake of a process that knows the secret.
+inline TcpSocket joined_to(std::uint16_t port, const JobSecret& secret = {}) {
+  TcpSocket socket = connected_to(port);
+  CHECK(connecting_handshake(socket, secret, soon()).kind == HandshakeResult::Kind::done);
+  return socket;
+}
+
+/// The end of the handshake on the accepting side.
+inline AcceptingHandshake::State end_of(AcceptingHandshake& handshake, const TcpSocket& socket,
+                                        const JobSecret& secret) {
+  using State = AcceptingHandshake::State;
+  State state = State::unfinished;
+  for (const auto end = soon(); state == State::unfinished && TcpSocket::Clock::now() < end;) {
+    state = handshake.progress(socket, secret);
+    if (state == State::unfinished) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return state;
+}
+/// Waits for a connection, and for its handshake.
+inline TcpSocket joined_by(const TcpSocket& listening, const JobSecret& secret = {}) {
+  TcpSocket socket = accepted_by(listening);
+  AcceptingHandshake handshake;
+  CHECK(end_of(handshake, socket, secret) == AcceptingHandshake::State::done);
+  return socket;
 }
 
 inline void say(const TcpSocket& socket, std::string_view text) {

@@ -8,28 +8,20 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "parallel/transports/processes/tcp/handshake.h"
+#include "parallel/transports/processes/tcp/job_secret.h"
 #include "parallel/transports/processes/tcp/tcp_socket.h"
 
 namespace heddle {
 
-/// The first bytes that processes of this program send to each other, in the representation of the machine.
-struct TcpPreamble {
-  std::array<char, 8> program{'h', 'e', 'd', 'd', 'l', 'e', ' ', 'w'};
-  /// Changes with these structs and with the frames of the wire.
-  std::uint32_t protocol = 2;
-
-  bool is_of_this_program() const { return program == TcpPreamble().program; }
-  bool is_of_this_protocol() const { return protocol == TcpPreamble().protocol; }
-};
-
-/// What a process sends about itself when it connects.
+/// What a process sends about itself after the handshake.
 struct TcpHello {
-  TcpPreamble preamble;
   std::int32_t rank = 0;
   std::int32_t size = 0;
-  TcpAddress address;  // where it listens
+  TcpAddress address;  // where it listens; a host of 0 is the one from which it connects
   std::array<char, 64> machine{};
 
   std::string machine_name() const;
@@ -40,33 +32,54 @@ class TcpListener {
   using Deadline = TcpSocket::Deadline;
   /// A connection that has not sent its hello within this time is closed.
   static constexpr std::chrono::seconds patience{2};
+  /// So many connections may be without a hello. Then the oldest that has not finished its handshake within
+  /// `crowded_patience` is closed for a new one; others wait in the system's queue.
+  static constexpr std::size_t max_pending = 128;
+  static constexpr std::chrono::milliseconds crowded_patience{100};
 
-  /// Accepts connections to this socket, which outlives the listener.
-  explicit TcpListener(const TcpSocket& listening) : listening_(listening) {}
+  /// Accepts connections to this socket from processes that know the secret. Both outlive the listener.
+  TcpListener(const TcpSocket& listening, const JobSecret& secret) : listening_(listening), secret_(secret) {}
 
   struct Incoming {
     TcpSocket socket;
     TcpHello hello;
   };
-  /// The next connection that sends a hello of this program, whatever the hello says; nothing at the deadline.
+  /// The next connection of a process that knows the secret, whatever its hello says; nothing at the deadline.
   /// RankFailed when the peer of one of `known`, which are in the order of ranks and may be closed here, closes its
   /// end.
   std::optional<Incoming> next(std::span<const TcpSocket> known, Deadline deadline);
+
+  void note_turned_away(const TcpAddress& from, std::string_view why);
+  /// The last process of this program that was turned away: `; a process at 10.0.0.3:29500 was turned away: it does not
+  /// know this job's HEDDLE_JOB_SECRET`. Empty if there was none.
+  const std::string& turned_away() const { return turned_away_; }
 
  private:
   /// A connection that has not sent all of its hello.
   struct Pending {
     TcpSocket socket;
-    Deadline until;
+    Deadline since;
+    AcceptingHandshake handshake{};
+    bool is_proved = false;
     TcpHello hello{};
     std::size_t read = 0;
+    bool is_readable = true;
   };
 
-  static bool is_to_reject(Pending& pending);
-  void wait(std::span<const TcpSocket> known, Deadline deadline) const;
+  using State = AcceptingHandshake::State;
+
+  State progress(Pending& pending);
+  /// The first that has not finished its handshake.
+  std::vector<Pending>::iterator oldest_unproved();
+  /// When `accept` can accept again.
+  Deadline next_accept(Deadline now);
+  bool wait(std::span<const TcpSocket> known, Deadline deadline);
+  void accept();
 
   const TcpSocket& listening_;
-  std::vector<Pending> pending_;
+  const JobSecret& secret_;
+  std::vector<Pending> pending_;  // oldest first
+  std::string turned_away_;
 };
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -25,11 +26,14 @@ double seconds_of(std::chrono::milliseconds time) {
 
 class Rendezvous {
  public:
-  Rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience)
+  Rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience,
+             const JobSecret& secret)
       : launch_(launch),
         point_(point),
         place_(fmt::format("{}:{}", point.host, point.port)),
         patience_(patience),
+        secret_(secret),
+        leader_address_(TcpSocket::address_of(point.host, point.port)),
         sockets_(static_cast<std::size_t>(launch.size)),
         hellos_(static_cast<std::size_t>(launch.size)) {}
 
@@ -43,16 +47,20 @@ class Rendezvous {
   std::string leader() const { return "rank 0 at " + place_; }
   Deadline deadline() const { return TcpSocket::Clock::now() + patience_.longest; }
   Deadline notice() const { return TcpSocket::Clock::now() + patience_.silent; }
-  void report_wait(const std::string& what) const {
-    if (patience_.on_wait) patience_.on_wait(fmt::format("rank {} waits {}", launch_.rank, what));
+  void note(const std::string& what) const {
+    if (patience_.on_note) patience_.on_note(what);
   }
+  void report_wait(const std::string& what) const { note(fmt::format("rank {} waits {}", launch_.rank, what)); }
   [[noreturn]] static void lost(const std::string& whom) {
     fail<RankFailed>("{} disconnected during the rendezvous", whom);
   }
 
+  TcpSocket listen(std::uint16_t port) const;
   void describe_self(const TcpSocket& listening);
   void connect(int p, const TcpAddress& address, const std::string& whom);
+  bool prove(int p, const std::string& whom, Deadline end);
   void receive(const TcpSocket& listening);
+  bool turn_away_stray(TcpListener& listener, const TcpListener::Incoming& stray) const;
   void check(const TcpHello& hello, const TcpAddress& from) const;
   static void answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
   void refuse(TcpReply::Kind kind, std::string_view why);
@@ -69,15 +77,18 @@ class Rendezvous {
   const RendezvousAddress& point_;
   std::string place_;
   const RendezvousPatience& patience_;
+  const JobSecret& secret_;
+  TcpAddress leader_address_;
   std::vector<TcpSocket> sockets_;
   std::vector<TcpHello> hellos_;
   std::optional<TcpListener::Incoming> incoming_;  // the last one, until it is accepted
 };
 
 void Rendezvous::run_leader() {
-  (void)TcpSocket::address_of(point_.host, point_.port);  // the other ranks could not find it
-  const TcpSocket listening = TcpSocket::listen(point_.port);
+  const TcpSocket listening = listen(point_.port);
   describe_self(listening);
+  if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening.here()))
+    note(fmt::format("note: HEDDLE_JOB_SECRET is not set: every program that reaches {} can join this job", place_));
   try {
     receive(listening);
   } catch (const InputError& error) {
@@ -91,10 +102,10 @@ void Rendezvous::run_leader() {
 }
 
 void Rendezvous::join_leader() {
-  const TcpSocket listening = TcpSocket::listen(0);
+  const TcpSocket listening = listen(0);
   describe_self(listening);
   const TcpHello mine = hello(launch_.rank);
-  connect(0, TcpSocket::address_of(point_.host, point_.port), leader());
+  connect(0, leader_address_, leader());
   read_reply();
   check_hellos(mine);
   for (int p = 1; p < launch_.rank; ++p) {
@@ -112,6 +123,12 @@ RendezvousResult Rendezvous::result() {
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
 }
 
+/// Where every machine takes the address of rank 0 for its own, other machines are kept out.
+TcpSocket Rendezvous::listen(std::uint16_t port) const {
+  const bool is_one_machine = point_.host == "localhost" || point_.host == host_text(leader_address_.host);
+  return TcpSocket::listen(port, is_one_machine && is_loopback(leader_address_) ? leader_address_.host : 0);
+}
+
 void Rendezvous::describe_self(const TcpSocket& listening) {
   TcpHello& mine = hello(launch_.rank);
   mine.rank = launch_.rank;
@@ -122,20 +139,56 @@ void Rendezvous::describe_self(const TcpSocket& listening) {
 
 void Rendezvous::connect(int p, const TcpAddress& address, const std::string& whom) {
   const Deadline end = deadline();
-  try {
-    socket(p) = TcpSocket::connect(address, whom, std::min(end, notice()));
-  } catch (const RankFailed&) {
-    if (TcpSocket::Clock::now() >= end) throw;
-    report_wait("for " + whom);
-    socket(p) = TcpSocket::connect(address, whom, end);
+  Deadline next_look = std::min(end, notice());
+  for (;;) {
+    try {
+      socket(p) = TcpSocket::connect(address, whom, next_look);
+    } catch (const RankFailed&) {
+      if (next_look == end) throw;
+      report_wait("for " + whom);
+      next_look = end;
+      continue;
+    }
+    if (prove(p, whom, end)) break;
+    // It may have too many connections now.
+    if (TcpSocket::Clock::now() >= end) lost(whom);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), deadline()) != TcpSocket::Outcome::done)
     lost(whom);
 }
 
+/// False if the peer has closed the connection before it replied.
+bool Rendezvous::prove(int p, const std::string& whom, Deadline end) {
+  using Kind = HandshakeResult::Kind;
+  const HandshakeResult result = connecting_handshake(socket(p), secret_, end);
+  switch (result.kind) {
+    case Kind::done:
+      return true;
+    case Kind::closed:
+      return false;
+    case Kind::late:
+      fail<RankFailed>("{} did not answer within {} s", whom, seconds_of(patience_.longest));
+    case Kind::other_program:
+      fail<InputError>("{}what is there is not a process of this program: {}",
+                       p == 0 ? "MASTER_ADDR and MASTER_PORT: " : "", whom);
+    case Kind::other_protocol:
+      fail<InputError>(
+          "{} speaks version {} of the protocol between processes, and rank {} version {}: all must run the same build "
+          "of this program",
+          whom, result.protocol, launch_.rank, TcpPreamble().protocol);
+    case Kind::wrong_secret:
+      fail<InputError>("HEDDLE_JOB_SECRET: {} {}", whom,
+                       secret_.is_set() ? "has another one, or none" : "has one, and this process has none");
+    case Kind::not_proved:
+      fail<InputError>("HEDDLE_JOB_SECRET: {} does not know it", whom);
+  }
+  return false;
+}
+
 /// Accepts the connections of all higher ranks.
 void Rendezvous::receive(const TcpSocket& listening) {
-  TcpListener listener(listening);
+  TcpListener listener(listening, secret_);
   const Deadline end = deadline();
   Deadline next_look = std::min(end, notice());
   for (;;) {
@@ -146,14 +199,15 @@ void Rendezvous::receive(const TcpSocket& listening) {
     std::optional<TcpListener::Incoming> incoming = listener.next(sockets_, next_look);
     const std::string whom = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
     if (!incoming && next_look < end) {
-      report_wait((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom);
+      report_wait((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom + listener.turned_away());
       next_look = end;
       continue;
     }
     if (!incoming)
-      fail<RankFailed>("{} did not connect to {} within {} s", whom,
-                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank),
-                       seconds_of(patience_.longest));
+      fail<RankFailed>("{} did not connect to {} within {} s{}", whom,
+                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds_of(patience_.longest),
+                       listener.turned_away());
+    if (turn_away_stray(listener, *incoming)) continue;
     TcpHello came = incoming->hello;
     came.address.host = incoming->socket.there().host;
     incoming_ = std::move(incoming);
@@ -163,15 +217,19 @@ void Rendezvous::receive(const TcpSocket& listening) {
   }
 }
 
+/// A rank that cannot be of this job is of another job, and receives the error; this job may still be complete.
+bool Rendezvous::turn_away_stray(TcpListener& listener, const TcpListener::Incoming& stray) const {
+  const TcpHello& came = stray.hello;
+  if (came.size == launch_.size && came.rank > launch_.rank && came.rank < launch_.size) return false;
+  const TcpAddress from = stray.socket.there();
+  listener.note_turned_away(from, fmt::format("it is rank {} of {}", came.rank, came.size));
+  const std::string why = fmt::format("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}",
+                                      came.rank, came.size, to_string(from), launch_.rank, launch_.size);
+  answer(stray.socket, TcpReply::Kind::wrong_input, std::as_bytes(std::span(why)));
+  return true;
+}
+
 void Rendezvous::check(const TcpHello& came, const TcpAddress& from) const {
-  if (!came.preamble.is_of_this_protocol())
-    fail<InputError>(
-        "a process at {} speaks version {} of the protocol between processes, and rank {} version {}: all "
-        "must run the same build of this program",
-        to_string(from), came.preamble.protocol, launch_.rank, TcpPreamble().protocol);
-  if (came.size != launch_.size || came.rank <= launch_.rank || came.rank >= launch_.size)
-    fail<InputError>("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}", came.rank, came.size,
-                     to_string(from), launch_.rank, launch_.size);
   const auto r = static_cast<std::size_t>(came.rank);
   if (sockets_[r].is_open())
     fail<InputError>("RANK: two processes are rank {}, on {} and on {}", came.rank, hellos_[r].machine_name(),
@@ -215,13 +273,7 @@ void Rendezvous::read_reply() {
   // Rank 0 may wait for the last rank for as long as this process waited for rank 0.
   const Deadline end = deadline() + grace;
   TcpReply header;
-  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));
-  read(bytes.first(sizeof(TcpPreamble)), end);
-  if (!header.preamble.is_of_this_program())
-    fail<InputError>("MASTER_ADDR and MASTER_PORT: the peer at {} is not a process of this program", place_);
-  if (!header.preamble.is_of_this_protocol())
-    fail_reply(fmt::format("version {} of the protocol between processes", header.preamble.protocol));
-  read(bytes.subspan(sizeof(TcpPreamble)), end);
+  read(std::as_writable_bytes(std::span(&header, 1)), end);
   switch (header.kind) {
     case Kind::hellos: {
       const auto hellos = std::as_writable_bytes(std::span(hellos_));
@@ -240,8 +292,7 @@ void Rendezvous::read_reply() {
 void Rendezvous::check_hellos(const TcpHello& mine) const {
   for (int p = 0; p < launch_.size; ++p) {
     const TcpHello& other = hellos_[static_cast<std::size_t>(p)];
-    const bool is_right = other.preamble.is_of_this_program() && other.preamble.is_of_this_protocol() &&
-                          other.rank == p && other.size == launch_.size && other.address.port != 0 &&
+    const bool is_right = other.rank == p && other.size == launch_.size && other.address.port != 0 &&
                           (p == 0 || other.address.host != 0) &&
                           (p != launch_.rank || other.address.port == mine.address.port);
     if (!is_right)
@@ -258,12 +309,13 @@ TcpAddress Rendezvous::reachable(TcpAddress address) const {
 
 }  // namespace
 
-RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience) {
+RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience,
+                            const JobSecret& secret) {
   if (launch.size < 1 || launch.size > max_ranks)
     fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", max_ranks, launch.size);
   if (launch.rank < 0 || launch.rank >= launch.size)
     fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
-  Rendezvous rendezvous(launch, point, patience);
+  Rendezvous rendezvous(launch, point, patience, secret);
   if (launch.rank == 0)
     rendezvous.run_leader();
   else

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel/transports/processes/launch.h"
+#include "parallel/transports/processes/tcp/job_secret.h"
 #include "parallel/transports/processes/tcp/listener.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/processes/tcp/tcp_socket.h"
@@ -19,7 +20,6 @@ struct TcpReply {
   /// The longest text, in bytes.
   static constexpr std::uint32_t max_bytes = 4096;
 
-  TcpPreamble preamble;
   Kind kind{};
   std::uint32_t bytes = 0;  // that follow
 };
@@ -30,7 +30,8 @@ struct RendezvousResult {
   int local_size = 1;
 };
 
-/// See join_by_tcp (tcp_wire.h). Connections that are not of this job are closed.
-RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience);
+/// See join_by_tcp (tcp_wire.h).
+RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience,
+                            const JobSecret& secret);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// The address at which processes that were started without MPI find each other, from the environment of each.
+// Where and for how long processes that were started without MPI wait for each other, from the environment of each.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,14 @@ namespace heddle {
 struct RendezvousAddress {
   std::string host;
   std::uint16_t port = 0;
+  std::string interface {};  // `eth0`, or a subnet that it is in, `10.0.0.0/8`; empty: any
 };
 
 /// How long a process waits for the others, and after what time it reports that it waits.
 struct RendezvousPatience {
   std::chrono::milliseconds longest = std::chrono::minutes(2);
   std::chrono::milliseconds silent = std::chrono::seconds(5);
-  std::function<void(const std::string& what)> on_wait{};  // `rank 0 waits at node7:29500 for ranks 1, 3`
+  std::function<void(const std::string& what)> on_note{};  // `rank 0 waits at node7:29500 for ranks 1, 3`
 };
 
 /// Whether MASTER_ADDR and MASTER_PORT are set.

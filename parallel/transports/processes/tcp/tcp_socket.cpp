@@ -86,10 +86,13 @@ int try_to_connect(const TcpSocket& socket, const TcpAddress& address, TcpSocket
 
 }  // namespace
 
+std::string host_text(std::uint32_t host) {
+  std::array<char, INET_ADDRSTRLEN> text{};
+  return ::inet_ntop(AF_INET, &host, text.data(), text.size());
+}
+
 std::string to_string(const TcpAddress& address) {
-  std::array<char, INET_ADDRSTRLEN> host{};
-  (void)::inet_ntop(AF_INET, &address.host, host.data(), host.size());
-  return fmt::format("{}:{}", host.data(), ntohs(address.port));
+  return fmt::format("{}:{}", host_text(address.host), ntohs(address.port));
 }
 
 bool is_loopback(const TcpAddress& address) {
@@ -100,11 +103,11 @@ TcpSocket::TcpSocket(int number) : number_(number) {
   if (number < 0) fail("socket: {}", std::strerror(errno));
 }
 
-TcpSocket TcpSocket::listen(std::uint16_t port) {
+TcpSocket TcpSocket::listen(std::uint16_t port, std::uint32_t host) {
   TcpSocket socket = new_socket();
   const int on = 1;
   (void)::setsockopt(socket.number_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  const sockaddr_in here = to_system({INADDR_ANY, htons(port)});
+  const sockaddr_in here = to_system({host, htons(port)});
   if (::bind(socket.number_, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0 ||
       ::listen(socket.number_, SOMAXCONN) != 0)
     fail<InputError>("MASTER_PORT: cannot listen on port {}: {}", port, std::strerror(errno));
@@ -130,7 +133,12 @@ TcpSocket TcpSocket::connect(const TcpAddress& address, const std::string& whom,
       set_up_connection(socket);
       return socket;
     }
-    if (Clock::now() >= deadline) fail<RankFailed>("{} cannot be reached: {}", whom, std::strerror(error));
+    if (Clock::now() >= deadline)
+      fail<RankFailed>("{} cannot be reached: {}{}", whom, std::strerror(error),
+                       error != ECONNREFUSED
+                           ? ""
+                           : " (it has not started, has ended, or all ranks of its job have connected "
+                             "already)");
     socket.close();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

@@ -16,6 +16,8 @@ struct TcpAddress {
   std::uint16_t port = 0;
   bool operator==(const TcpAddress&) const = default;
 };
+/// `10.0.0.3`, of a host in network order.
+std::string host_text(std::uint32_t host);
 /// `10.0.0.3:29500`.
 std::string to_string(const TcpAddress& address);
 /// Whether the address is in 127.0.0.0/8, where processes of another machine would reach themselves.
@@ -40,11 +42,12 @@ class TcpSocket {
   }
   ~TcpSocket() { close(); }
 
-  /// Listens on all addresses of this machine; port 0: any free port. InputError if the port is not free.
-  static TcpSocket listen(std::uint16_t port);
+  /// Listens at this address of the machine, in network order, or at all of them (0); port 0: any free port. InputError
+  /// if the port is not free.
+  static TcpSocket listen(std::uint16_t port, std::uint32_t host = 0);
   /// InputError for a host without an address.
   static TcpAddress address_of(const std::string& host, std::uint16_t port);
-  /// Tries repeatedly, because the peer may not listen yet; RankFailed at the deadline.
+  /// Tries repeatedly, because the peer may not listen yet; RankFailed at the deadline, with the last error.
   static TcpSocket connect(const TcpAddress& address, const std::string& whom, Deadline deadline);
 
   bool is_open() const { return number_ >= 0; }

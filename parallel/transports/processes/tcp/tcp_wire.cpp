@@ -124,8 +124,8 @@ class TcpWire : public Wire {
 }  // namespace
 
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,
-                                  const RendezvousPatience& patience) {
-  return std::make_unique<TcpWire>(launch, rendezvous(launch, address, patience));
+                                  const RendezvousPatience& patience, const JobSecret& secret) {
+  return std::make_unique<TcpWire>(launch, rendezvous(launch, address, patience, secret));
 }
 
 }  // namespace heddle
