@@ -231,6 +231,26 @@ wrong "heddle: rank 5: RANK: expected one of [0, 4), got 5" RANK=5 WORLD_SIZE=4
 wrong "heddle: RANK and WORLD_SIZE: expected two numbers, got 'first' and '2'" RANK=first
 wrong "heddle: MASTER_ADDR and MASTER_PORT: expected a host and a port, got '127.0.0.1' and nothing" MASTER_PORT=
 wrong "heddle: MASTER_ADDR and MASTER_PORT: expected a host and a port, got nothing and nothing" MASTER_ADDR= MASTER_PORT=
+
+wrong "heddle: HEDDLE_INTERFACE: expected the name of an interface, or a subnet such as 10.0.0.0/8, got '10.0.0.0/99'" \
+  RANK=0 HEDDLE_INTERFACE=10.0.0.0/99
+wrong "heddle: rank 1: HEDDLE_INTERFACE: this machine has no interface 'none7' with an IPv4 address; it has lo (127.0.0.1)" \
+  RANK=1 HEDDLE_INTERFACE=none7
+address=$(sed -nE 's/.*, [^ ]+ \(([0-9.]+)\).*/\1/p' "$work/err")  # of another interface, if there is one
+export HEDDLE_RENDEZVOUS_SECONDS=60
+next_port
+for rank in 0 1; do HEDDLE_INTERFACE=lo start $rank 2 interface; done
+wait
+is "a job meets at an interface" "0 0" "$(codes)"
+if [[ $address ]]; then
+  next_port
+  for rank in 0 1; do MASTER_ADDR=$address HEDDLE_INTERFACE=$address/24 HEDDLE_JOB_SECRET='' start $rank 2 subnet; done
+  wait
+  is "a job meets at a subnet" "0 0" "$(codes)"
+  has "it reports once that it has no secret" \
+    "note: HEDDLE_JOB_SECRET is not set: every program that reaches $address:$MASTER_PORT can join this job" "$(<"$work/err.0")"
+  is "only rank 0 reports this" "" "$(<"$work/err.1")"
+fi
 is "no process is left in the end" "" "$(left_behind)"
 
 echo "$passed passed, $failed failed"

@@ -73,6 +73,24 @@ TEST_CASE("sockets: a job at a loopback address listens at no other") {
   CHECK(second.ended() == "joined");
 }
 
+TEST_CASE("sockets: ranks listen at the chosen interface and are reached there") {
+  const FakeLeader leader;
+  Joining second({1, 3}, {"127.0.0.1", leader.point.port, "127.0.0.0/8"});
+  const TcpSocket to_second = joined_by(leader.listening);
+  const auto hello = hear<TcpHello>(to_second);
+  CHECK(host_text(hello.address.host) == "127.0.0.1");
+  CHECK_THROWS_AS(TcpSocket::connect(TcpSocket::address_of("127.0.0.2", ntohs(hello.address.port)), "another address",
+                                     TcpSocket::Clock::now()),
+                  RankFailed);
+  leader.answer(to_second, {hello_of(0, 3), hello, hello_of(2, 3)});
+  const TcpSocket third = joined_to(ntohs(hello.address.port));
+  say(third, hello_of(2, 3));
+  CHECK(second.ended() == "joined");
+  const RendezvousAddress point{"127.0.0.1", free_port(), "lo"};
+  Joining of_two({0, 2}, point);
+  CHECK(Joining({1, 2}, point).ended() == "joined");
+}
+
 TEST_CASE("sockets: a process that disconnects early ends the rendezvous at once, with an error that names its rank") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 4}, point);
@@ -193,6 +211,9 @@ TEST_CASE("the environment gives the address and the time limit of the rendezvou
                          fmt::format("MASTER_PORT: expected a port of [1, 65535], got '{}'", wrong).c_str(),
                          InputError);
   }
+  CHECK(rendezvous_address_of_environment()->interface.empty());
+  const EnvironmentVariable interface("HEDDLE_INTERFACE", "ib0");
+  CHECK(rendezvous_address_of_environment()->interface == "ib0");
   const EnvironmentVariable no_secret("HEDDLE_JOB_SECRET", "");
   CHECK_FALSE(JobSecret::of_environment().is_set());
   const EnvironmentVariable secret("HEDDLE_JOB_SECRET", "of this job");

@@ -184,23 +184,24 @@ TEST_CASE("sockets: a stranger that sends a byte now and then is closed as early
 }
 
 TEST_CASE("sockets: a job without a secret that other machines could reach reports this once; others do not") {
-  const auto notes = [](const std::string& host, const JobSecret& secret) {
+  const auto notes = [](const std::string& host, const JobSecret& secret, const std::string& interface) {
     std::vector<std::string> said;
     const RendezvousPatience patience{.longest = milliseconds(50),
                                       .on_note = [&said](const std::string& what) { said.push_back(what); }};
-    const RendezvousAddress point{host, free_port()};
+    const RendezvousAddress point{host, free_port(), interface};
     CHECK_THROWS_AS(join_by_tcp({0, 2}, point, patience, secret), RankFailed);
     for (std::string& text : said)
       if (const std::size_t at = text.find(fmt::format(":{}", point.port)); at != std::string::npos)
         text.replace(at, std::string::npos, ":PORT" + text.substr(text.find(' ', at)));
     return said;
   };
-  CHECK(notes("0.0.0.0", {}) ==
+  CHECK(notes("0.0.0.0", {}, "") ==
         std::vector<std::string>{
             "note: HEDDLE_JOB_SECRET is not set: every program that reaches 0.0.0.0:PORT can join this job"});
-  CHECK(notes("0.0.0.0", JobSecret("of this job")).empty());
-  CHECK(notes("127.0.0.1", {}).empty());
-  CHECK(notes("localhost", {}).empty());
+  CHECK(notes("0.0.0.0", JobSecret("of this job"), "").empty());
+  CHECK(notes("127.0.0.1", {}, "").empty());
+  CHECK(notes("localhost", {}, "").empty());
+  CHECK(notes("0.0.0.0", {}, "lo").empty());
 }
 
 TEST_CASE("sockets: a process that connects to another program, another build or an impostor reports this") {

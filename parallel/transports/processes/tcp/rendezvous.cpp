@@ -10,6 +10,7 @@
 
 #include "framework/error.h"
 #include "parallel/communicator/transport.h"
+#include "parallel/transports/processes/tcp/network_interface.h"
 
 namespace heddle {
 
@@ -55,6 +56,7 @@ class Rendezvous {
     fail<RankFailed>("{} disconnected during the rendezvous", whom);
   }
 
+  void choose_interface();
   TcpSocket listen(std::uint16_t port) const;
   void describe_self(const TcpSocket& listening);
   void connect(int p, const TcpAddress& address, const std::string& whom);
@@ -79,12 +81,14 @@ class Rendezvous {
   const RendezvousPatience& patience_;
   const JobSecret& secret_;
   TcpAddress leader_address_;
+  std::optional<NetworkInterface> interface_;  // where it was chosen
   std::vector<TcpSocket> sockets_;
   std::vector<TcpHello> hellos_;
   std::optional<TcpListener::Incoming> incoming_;  // the last one, until it is accepted
 };
 
 void Rendezvous::run_leader() {
+  choose_interface();
   const TcpSocket listening = listen(point_.port);
   describe_self(listening);
   if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening.here()))
@@ -102,9 +106,12 @@ void Rendezvous::run_leader() {
 }
 
 void Rendezvous::join_leader() {
+  choose_interface();
   const TcpSocket listening = listen(0);
   describe_self(listening);
   const TcpHello mine = hello(launch_.rank);
+  // By a loopback address rank 0 is on this machine, where it listens at the chosen interface.
+  if (interface_ && is_loopback(leader_address_)) leader_address_.host = interface_->host;
   connect(0, leader_address_, leader());
   read_reply();
   check_hellos(mine);
@@ -123,8 +130,24 @@ RendezvousResult Rendezvous::result() {
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
 }
 
-/// Where every machine takes the address of rank 0 for its own, other machines are kept out.
+/// The other ranks reach rank 0 by its address, which must be one of the chosen interface where it is this machine's.
+/// A loopback address may be what only this machine takes its own name for.
+void Rendezvous::choose_interface() {
+  if (point_.interface.empty()) return;
+  const std::vector<NetworkInterface> interfaces = network_interfaces();
+  interface_ = chosen_interface(point_.interface, interfaces);
+  if (launch_.rank != 0 || leader_address_.host == interface_->host || is_loopback(leader_address_)) return;
+  for (const NetworkInterface& other : interfaces)
+    if (other.host == leader_address_.host)
+      fail<InputError>(
+          "HEDDLE_INTERFACE: '{}' is {} ({}), and MASTER_ADDR, where the other ranks look for rank 0, is {} ({})",
+          point_.interface, interface_->name, host_text(interface_->host), other.name, host_text(other.host));
+}
+
+/// At the chosen interface. Otherwise where every machine takes the address of rank 0 for its own, other machines are
+/// kept out.
 TcpSocket Rendezvous::listen(std::uint16_t port) const {
+  if (interface_) return TcpSocket::listen(port, interface_->host);
   const bool is_one_machine = point_.host == "localhost" || point_.host == host_text(leader_address_.host);
   return TcpSocket::listen(port, is_one_machine && is_loopback(leader_address_) ? leader_address_.host : 0);
 }
@@ -133,7 +156,7 @@ void Rendezvous::describe_self(const TcpSocket& listening) {
   TcpHello& mine = hello(launch_.rank);
   mine.rank = launch_.rank;
   mine.size = launch_.size;
-  mine.address.port = listening.here().port;
+  mine.address = {interface_ ? interface_->host : 0, listening.here().port};
   (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);
 }
 
@@ -209,7 +232,7 @@ void Rendezvous::receive(const TcpSocket& listening) {
                        listener.turned_away());
     if (turn_away_stray(listener, *incoming)) continue;
     TcpHello came = incoming->hello;
-    came.address.host = incoming->socket.there().host;
+    if (came.address.host == 0) came.address.host = incoming->socket.there().host;
     incoming_ = std::move(incoming);
     check(came, incoming_->socket.there());
     hello(came.rank) = came;

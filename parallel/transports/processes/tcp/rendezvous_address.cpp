@@ -26,7 +26,8 @@ std::optional<RendezvousAddress> rendezvous_address_of_environment() {
   const char* const text = value_of("MASTER_PORT");
   const std::uint16_t port = number_of<std::uint16_t>(text).value_or(0);
   if (port == 0) fail<InputError>("MASTER_PORT: expected a port of [1, 65535], got '{}'", text);
-  return RendezvousAddress{value_of("MASTER_ADDR"), port};
+  const char* const interface = value_of("HEDDLE_INTERFACE");
+  return RendezvousAddress{value_of("MASTER_ADDR"), port, interface != nullptr ? interface : ""};
 }
 
 RendezvousPatience rendezvous_patience_of_environment() {

@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// Where rank 0 listens.
+/// Where rank 0 listens, and by which of its network interfaces a process is reached.
 struct RendezvousAddress {
   std::string host;
   std::uint16_t port = 0;
@@ -25,7 +25,7 @@ struct RendezvousPatience {
 
 /// Whether MASTER_ADDR and MASTER_PORT are set.
 bool has_rendezvous_address();
-/// From these two variables; nothing unless both are set, InputError if the second is not a port.
+/// From these two variables and HEDDLE_INTERFACE; nothing unless both are set, InputError if the second is not a port.
 std::optional<RendezvousAddress> rendezvous_address_of_environment();
 /// HEDDLE_RENDEZVOUS_SECONDS, or two minutes; InputError if it is not a number from 1 to 86,400.
 RendezvousPatience rendezvous_patience_of_environment();
