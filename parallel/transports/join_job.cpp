@@ -13,6 +13,11 @@ namespace heddle {
 
 namespace {
 
+// Set by restarts only.
+constexpr const char* restarts_variable = "HEDDLE_RESTARTS";
+constexpr const char* first_size_variable = "HEDDLE_FIRST_WORLD_SIZE";
+constexpr const char* listen_host_variable = "HEDDLE_LISTEN_HOST";
+
 std::optional<int> number_in(const char* variable) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? std::nullopt : number_of<int>(text);
@@ -55,18 +60,35 @@ std::optional<Launch> launch_of_environment() {
   return {};
 }
 
-std::unique_ptr<Job> join_job(const std::function<void(const std::string&)>& on_note) {
-  const std::optional<Launch> launch = launch_of_environment();
+std::unique_ptr<Job> join_job(const std::function<void(const std::string&)>& on_note, bool is_elastic) {
+  std::optional<Launch> launch = launch_of_environment();
   if (!launch) {
     check_rendezvous_of_environment();
     return nullptr;
   }
+  launch->is_elastic = is_elastic;
+  launch->restarts = number_in(restarts_variable).value_or(0);
+  launch->first_size = number_in(first_size_variable).value_or(0);
+  if (const char* const host = std::getenv(listen_host_variable)) launch->listen_host = host;
   if (std::unique_ptr<Wire> wire = join(*launch, on_note)) return std::make_unique<Job>(std::move(wire));
   if (launch->size == 1) return nullptr;
   fail<InputError>(
       "this is one of {} processes of a job, but this program was built without MPI: call ./heddle, which "
       "builds and runs the one for the job's MPI",
       launch->size);
+}
+
+void set_launch(const RankAssignment& assignment) {
+  const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
+  if (std::getenv(first_size_variable) == nullptr && std::getenv("WORLD_SIZE") != nullptr)
+    set(first_size_variable, std::getenv("WORLD_SIZE"));
+  set("RANK", fmt::format("{}", assignment.rank));
+  set("WORLD_SIZE", fmt::format("{}", assignment.size));
+  set("MASTER_ADDR", assignment.host);
+  set("MASTER_PORT", fmt::format("{}", assignment.port));
+  set(restarts_variable, fmt::format("{}", assignment.restarts));
+  if (!assignment.listen_host.empty()) set(listen_host_variable, assignment.listen_host);
+  ::unsetenv("LOCAL_RANK");  // it counts the processes of the first start
 }
 
 std::string start_of_job(int processes) {

@@ -21,7 +21,10 @@ std::optional<Launch> launch_of_environment();
 /// alone. To be called once per process. `on_note` is called with the ranks that are still missing when the wait takes
 /// long, and when other programs could join, too. InputError if the job needs MPI and this program was built without
 /// it, or if the environment sets only some of the variables that sockets need.
-std::unique_ptr<Job> join_job(const std::function<void(const std::string& what)>& on_note);
+std::unique_ptr<Job> join_job(const std::function<void(const std::string& what)>& on_note, bool is_elastic = false);
+
+/// Gives this process, or the program that it runs next, the place that it was assigned when its job restarted.
+void set_launch(const RankAssignment& assignment);
 
 /// How a user starts a job of so many processes in the way in which this process was started: `WORLD_SIZE=4`, or
 /// `mpirun -n 4 ./heddle run FILE`.

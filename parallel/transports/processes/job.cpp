@@ -28,8 +28,8 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
     return Failure{Failure::Kind::out_of_memory, error.what()};
   } catch (const InputError& error) {
     return Failure{Failure::Kind::input_error, error.what()};
-  } catch (const LeaderLate& error) {
-    return Failure{Failure::Kind::leader_late, error.what()};
+  } catch (const RankLate& error) {
+    return Failure{Failure::Kind::rank_failed, error.what(), error.rank()};
   } catch (const RankFailed& error) {
     return Failure{Failure::Kind::rank_failed, error.what()};
   } catch (const std::exception& error) {
@@ -42,7 +42,6 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
 void raise(const Failure& failure) {
   switch (failure.kind) {
     case Failure::Kind::rank_failed:
-    case Failure::Kind::leader_late:
       throw RankFailed(failure.why);
     case Failure::Kind::out_of_memory:
       throw OutOfMemory(failure.why);
@@ -136,8 +135,16 @@ std::optional<std::string> Job::lost(int process) const {
   return engine_->lost(process);
 }
 
+const std::set<int>& Job::missing() const {
+  return engine_->missing();
+}
+
 bool Job::is_whole() const {
   return engine_->is_whole();
+}
+
+std::optional<RankAssignment> Job::regroup(std::chrono::milliseconds wait, int enough) {
+  return engine_->wire().regroup(engine_->missing(), wait, enough);
 }
 
 void Job::leave(int code) {

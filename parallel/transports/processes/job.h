@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,20 +16,26 @@
 
 #include "parallel/communicator/transport.h"
 #include "parallel/transports/processes/element_path.h"
+#include "parallel/transports/processes/launch.h"
 #include "parallel/transports/processes/wire.h"
 
 namespace heddle {
 
-/// Rank 0, which reports how the job ends, did not respond in time.
-class LeaderLate : public RankFailed {
+/// A rank did not respond in time.
+class RankLate : public RankFailed {
  public:
-  using RankFailed::RankFailed;
+  RankLate(const std::string& why, int rank) : RankFailed(why), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
 };
 
 /// Why a process's part of a section failed.
 struct Failure {
-  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error, leader_late } kind = Kind::error;
+  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error } kind = Kind::error;
   std::string why;
+  std::int32_t late = -1;  // the rank that did not respond in time, where this is the reason
 };
 /// Nothing for ranks that only stopped because another one failed.
 std::optional<Failure> failure_of(const std::exception_ptr& exception);
@@ -81,8 +88,13 @@ class Job {
 
   /// The reason why a process has ended before it left: `rank 1: its process has ended`. Nothing for others.
   std::optional<std::string> lost(int process) const;
+  /// The processes without a part in the end of the last section: they have ended before, or did not respond.
+  const std::set<int>& missing() const;
   /// Whether all processes are still running.
   bool is_whole() const;
+
+  /// See Wire::regroup; called on all processes that are left, after a section that failed. The missing ones are lost.
+  std::optional<RankAssignment> regroup(std::chrono::milliseconds wait, int enough);
 
   /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
   /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results. Does

@@ -1,7 +1,11 @@
 // The place of a process in the job that started it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
+
+#include "framework/error.h"
 
 namespace heddle {
 
@@ -10,6 +14,34 @@ struct Launch {
   int size = 1;
   /// The process's number among those of its machine, where the launcher says so.
   std::optional<int> local_rank{};
+  /// An elastic job restarts without the processes that have ended. Its processes stay where the others can reach them.
+  bool is_elastic = false;
+  /// The number of restarts so far, and the size of the job at first (0: the present one).
+  int restarts = 0;
+  int first_size = 0;
+  /// The address at which the process listens, if a restart has decided that.
+  std::string listen_host{};
+};
+
+/// The rank of a process in a job that restarts, and where the processes of that job meet.
+struct RankAssignment {
+  int rank = 0;
+  int size = 1;
+  int restarts = 1;
+  std::string host;  // of rank 0, as this process reaches it
+  std::uint16_t port = 0;
+  std::string listen_host{};  // at which this process listened so far; empty: it did not
+};
+
+/// A process that was started again came to a job that restarts, and has a rank there.
+class RankAssigned : public Error {
+ public:
+  explicit RankAssigned(RankAssignment assignment)
+      : Error("this process has a rank in a job that restarts"), assignment_(std::move(assignment)) {}
+  const RankAssignment& assignment() const { return assignment_; }
+
+ private:
+  RankAssignment assignment_;
 };
 
 }  // namespace heddle

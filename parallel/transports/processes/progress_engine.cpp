@@ -160,7 +160,8 @@ void ProgressEngine::sort(int from, MessageReader& message) {
       return;
     case Kind::failed: {
       const auto reason = message.get<Failure::Kind>();
-      return remember_failure(section_of(section), from, {reason, message.get_text()});
+      std::string why = message.get_text();
+      return remember_failure(section_of(section), from, {reason, std::move(why), message.get<std::int32_t>()});
     }
     case Kind::ended:
       if (section == no_more_sections)

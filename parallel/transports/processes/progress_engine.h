@@ -163,6 +163,8 @@ class ProgressEngine {
   /// The reason why a process has ended before it left: `rank 1: its process has ended`.
   std::optional<std::string> lost(int process) const;
   bool is_whole() const { return lost_.empty(); }
+  /// The processes that did not end their part of the last section.
+  const std::set<int>& missing() const { return missing_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -214,6 +216,7 @@ class ProgressEngine {
   void probe();
   void answer_probes();
   void send_chain(const WaitChain& chain);
+  bool lacks_only_late(const Section& section) const;
   template <class Ready>
   bool wait_for_others(const Ready& ready);
   void report_for_leader();
@@ -226,6 +229,7 @@ class ProgressEngine {
   std::map<std::uint64_t, Section> sections_;
   std::vector<bool> left_;  // processes that are past their last section, or gone
   std::map<int, std::string> lost_;
+  std::set<int> missing_;
   std::map<int, std::deque<std::string>> gathered_;
   std::map<CallName, Endpoint*> endpoints_;
   std::vector<std::shared_ptr<Transfer>> transfers_;

@@ -18,6 +18,8 @@ constexpr std::chrono::milliseconds max_unseen = std::chrono::seconds(1);
 // How long others may take to notice a failure, e.g. because they compute: as long as a wait may last, within these.
 constexpr std::chrono::milliseconds min_grace = std::chrono::seconds(10);
 constexpr std::chrono::milliseconds max_grace = std::chrono::minutes(1);
+// The same for ranks that are known not to have responded for as long as a wait may last. Longer than max_silence.
+constexpr std::chrono::milliseconds grace_of_late{1200};
 // How long rank 0 may be silent, once it is late, before another rank reports that.
 constexpr std::chrono::milliseconds max_silence = std::chrono::seconds(1);
 
@@ -80,8 +82,7 @@ void ProgressEngine::check_time() {
   if (passed - waiting_->peer_waited <= timeout_ && passed <= timeout_ * size()) return;
   const std::string why = fmt::format("{}: timed out after {} s waiting for rank {}", to_string(waiting_->call),
                                       std::chrono::duration<double>(timeout_).count(), waiting_->peer());
-  if (waiting_->peer() == 0) throw LeaderLate(why);
-  throw RankFailed(why);
+  throw RankLate(why, waiting_->peer());
 }
 
 void ProgressEngine::check() {
@@ -154,7 +155,19 @@ void ProgressEngine::report(const Failure& failure, std::uint64_t section) {
   begin(Kind::failed, section);
   message_.put(failure.kind);
   message_.put_text(failure.why);
+  message_.put(failure.late);
   send_to_all();
+}
+
+/// Whether each process without a part in the end of the section is one that others have waited for in vain.
+bool ProgressEngine::lacks_only_late(const Section& section) const {
+  for (int p = 0; p < size(); ++p) {
+    const auto i = static_cast<std::size_t>(p);
+    const bool is_late = std::any_of(section.failures.begin(), section.failures.end(),
+                                     [p](const auto& failed) { return failed.second.late == p; });
+    if (!section.ended[i] && !left_[i] && !is_late) return false;
+  }
+  return true;
 }
 
 template <class Ready>
@@ -174,7 +187,9 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
     }
     if (since_failure) {
       report_for_leader();
-      is_broken_ = since_failure->look() > std::clamp(timeout_, min_grace, max_grace);
+      const auto grace =
+          lacks_only_late(section_of(section_)) ? grace_of_late : std::clamp(timeout_, min_grace, max_grace);
+      is_broken_ = since_failure->look() > grace;
       if (is_broken_) has_leader_ = !section_of(section_).is_reported;
     }
     rest(idle_polls);
@@ -187,7 +202,7 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
 void ProgressEngine::report_for_leader() {
   Section& section = section_of(section_);
   const auto late = std::find_if(section.failures.begin(), section.failures.end(),
-                                 [](const auto& failed) { return failed.second.kind == Failure::Kind::leader_late; });
+                                 [](const auto& failed) { return failed.second.late == 0; });
   if (late == section.failures.end()) return;
   const auto announce = [&](bool is_reported) {
     begin(Kind::responsive, section_);
@@ -219,6 +234,10 @@ std::map<int, Failure> ProgressEngine::conclude() {
       if (!section.ended[p] && !left_[p]) return false;
     return true;
   });
+  // A process that has ended its part is there, also if it has left since then.
+  missing_.clear();
+  for (int p = 0; p < size(); ++p)
+    if (!section.ended[static_cast<std::size_t>(p)]) missing_.insert(p);
   if (is_clean) {
     // No process sends to these any more.
     for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->wire->cancel();

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
 #include "parallel/communicator/transport.h"
+#include "parallel/transports/processes/launch.h"
 
 namespace heddle {
 
@@ -71,6 +73,14 @@ class Wire {
   /// process 0 to 1. Waits; returns false if the library has no such collective.
   virtual bool plain(Operation operation, std::span<float> in, std::span<float> out) = 0;
 
+  /// Leaves this job, and agrees with the processes that are left on a new one, which this process then joins by
+  /// itself: all but those that are lost, and of these as many as have been started again within `wait`, but no more
+  /// than make `enough`. The last call. RankFailed if the others go on without this process; nothing for wires that
+  /// cannot do it.
+  virtual std::optional<RankAssignment> regroup(const std::set<int>& /*lost*/, std::chrono::milliseconds /*wait*/,
+                                                int /*enough*/) {
+    return {};
+  }
   /// Waits until all processes call it; nothing may be under way. The last call.
   virtual void leave() = 0;
   /// Ends all processes, this one included, with this exit code; where only their launcher can do that, disconnects.

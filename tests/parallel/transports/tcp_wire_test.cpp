@@ -229,6 +229,7 @@ TEST_CASE("sockets: the other processes receive the reason of a failure, althoug
             MessageWriter message = control_message(ProgressEngine::Kind::failed);
             message.put(Failure::Kind::rank_failed);
             message.put_text("rank 1: a simulated failure");
+            message.put(std::int32_t{-1});  // no rank was late
             post(to, message);
           }) == "rank 1: a simulated failure");
 }

@@ -1,6 +1,8 @@
 #include "parallel/transports/processes/tcp/rendezvous.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -9,7 +11,6 @@
 #include <unistd.h>
 
 #include "framework/error.h"
-#include "parallel/communicator/transport.h"
 #include "parallel/transports/processes/tcp/network_interface.h"
 
 namespace heddle {
@@ -58,10 +59,10 @@ class Rendezvous {
 
   void choose_interface();
   TcpSocket listen(std::uint16_t port) const;
-  void describe_self(const TcpSocket& listening);
+  void describe_self();
   void connect(int p, const TcpAddress& address, const std::string& whom);
   bool prove(int p, const std::string& whom, Deadline end);
-  void receive(const TcpSocket& listening);
+  void receive();
   bool turn_away_stray(TcpListener& listener, const TcpListener::Incoming& stray) const;
   void check(const TcpHello& hello, const TcpAddress& from) const;
   static void answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
@@ -81,6 +82,7 @@ class Rendezvous {
   const RendezvousPatience& patience_;
   const JobSecret& secret_;
   TcpAddress leader_address_;
+  TcpSocket listening_;
   std::optional<NetworkInterface> interface_;  // where it was chosen
   std::vector<TcpSocket> sockets_;
   std::vector<TcpHello> hellos_;
@@ -89,12 +91,12 @@ class Rendezvous {
 
 void Rendezvous::run_leader() {
   choose_interface();
-  const TcpSocket listening = listen(point_.port);
-  describe_self(listening);
-  if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening.here()))
+  listening_ = listen(point_.port);
+  describe_self();
+  if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening_.here()))
     note(fmt::format("note: HEDDLE_JOB_SECRET is not set: every program that reaches {} can join this job", place_));
   try {
-    receive(listening);
+    receive();
   } catch (const InputError& error) {
     refuse(TcpReply::Kind::wrong_input, error.what());
     throw;
@@ -107,8 +109,8 @@ void Rendezvous::run_leader() {
 
 void Rendezvous::join_leader() {
   choose_interface();
-  const TcpSocket listening = listen(0);
-  describe_self(listening);
+  listening_ = listen(0);
+  describe_self();
   const TcpHello mine = hello(launch_.rank);
   // By a loopback address rank 0 is on this machine, where it listens at the chosen interface.
   if (interface_ && is_loopback(leader_address_)) leader_address_.host = interface_->host;
@@ -119,13 +121,19 @@ void Rendezvous::join_leader() {
     const TcpAddress address = reachable(hello(p).address);
     connect(p, address, fmt::format("rank {} at {}", p, to_string(address)));
   }
-  receive(listening);
+  receive();
 }
 
 RendezvousResult Rendezvous::result() {
   const auto& mine = hello(launch_.rank).machine;
   const auto is_here = [&mine](const TcpHello& other) { return other.machine == mine; };
+  std::vector<TcpAddress> addresses{leader_address_};
+  for (int p = 1; p < launch_.size; ++p)
+    addresses.push_back(launch_.rank == 0 ? hello(p).address : reachable(hello(p).address));
   return {std::move(sockets_),
+          launch_.is_elastic ? std::move(listening_) : TcpSocket(),
+          hello(0).job,
+          std::move(addresses),
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.begin() + launch_.rank, is_here)),
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
 }
@@ -147,16 +155,20 @@ void Rendezvous::choose_interface() {
 /// At the chosen interface. Otherwise where every machine takes the address of rank 0 for its own, other machines are
 /// kept out.
 TcpSocket Rendezvous::listen(std::uint16_t port) const {
+  if (!launch_.listen_host.empty()) return TcpSocket::listen(port, TcpSocket::address_of(launch_.listen_host, 0).host);
   if (interface_) return TcpSocket::listen(port, interface_->host);
   const bool is_one_machine = point_.host == "localhost" || point_.host == host_text(leader_address_.host);
   return TcpSocket::listen(port, is_one_machine && is_loopback(leader_address_) ? leader_address_.host : 0);
 }
 
-void Rendezvous::describe_self(const TcpSocket& listening) {
+void Rendezvous::describe_self() {
   TcpHello& mine = hello(launch_.rank);
   mine.rank = launch_.rank;
   mine.size = launch_.size;
-  mine.address = {interface_ ? interface_->host : 0, listening.here().port};
+  mine.restarts = launch_.restarts;
+  mine.is_elastic = launch_.is_elastic ? 1 : 0;
+  if (launch_.rank == 0) mine.job = std::bit_cast<std::array<std::uint64_t, 4>>(JobSecret::draw_nonce())[0] | 1;
+  mine.address = {interface_ ? interface_->host : 0, listening_.here().port};
   (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);
 }
 
@@ -210,8 +222,8 @@ bool Rendezvous::prove(int p, const std::string& whom, Deadline end) {
 }
 
 /// Accepts the connections of all higher ranks.
-void Rendezvous::receive(const TcpSocket& listening) {
-  TcpListener listener(listening, secret_);
+void Rendezvous::receive() {
+  TcpListener listener(listening_, secret_);
   const Deadline end = deadline();
   Deadline next_look = std::min(end, notice());
   for (;;) {
@@ -243,6 +255,13 @@ void Rendezvous::receive(const TcpSocket& listening) {
 /// A rank that cannot be of this job is of another job, and receives the error; this job may still be complete.
 bool Rendezvous::turn_away_stray(TcpListener& listener, const TcpListener::Incoming& stray) const {
   const TcpHello& came = stray.hello;
+  if (came.restarts != launch_.restarts) {
+    listener.note_turned_away(stray.socket.there(),
+                              fmt::format("it has seen {} of the job's {} restarts", came.restarts, launch_.restarts));
+    constexpr std::string_view why = "the job has restarted without this process, which came too late";
+    answer(stray.socket, TcpReply::Kind::failed, std::as_bytes(std::span(why)));
+    return true;
+  }
   if (came.size == launch_.size && came.rank > launch_.rank && came.rank < launch_.size) return false;
   const TcpAddress from = stray.socket.there();
   listener.note_turned_away(from, fmt::format("it is rank {} of {}", came.rank, came.size));
@@ -307,6 +326,17 @@ void Rendezvous::read_reply() {
       fail<InputError>("{}", read_text(header.bytes, end));
     case Kind::failed:
       fail<RankFailed>("{}", read_text(header.bytes, end));
+    case Kind::assignment: {
+      TcpAssignment given;
+      if (header.bytes != sizeof(given)) fail_reply(fmt::format("a rank of {} bytes", header.bytes));
+      read(std::as_writable_bytes(std::span(&given, 1)), end);
+      if (!given.is_possible()) fail_reply(fmt::format("rank {} of {} for this process", given.rank, given.size));
+      throw RankAssigned({.rank = given.rank,
+                          .size = given.size,
+                          .restarts = given.restarts,
+                          .host = point_.host,
+                          .port = point_.port});
+    }
   }
   fail_reply(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
 }

@@ -144,6 +144,13 @@ TcpSocket TcpSocket::connect(const TcpAddress& address, const std::string& whom,
   }
 }
 
+TcpSocket TcpSocket::try_connect(const TcpAddress& address, Deadline deadline) {
+  TcpSocket socket = new_socket();
+  if (try_to_connect(socket, address, deadline) != 0) return {};
+  set_up_connection(socket);
+  return socket;
+}
+
 TcpAddress TcpSocket::here() const {
   return from_system(number_, [](int n, sockaddr* name, socklen_t* size) { return ::getsockname(n, name, size); });
 }
@@ -185,6 +192,11 @@ TcpSocket::Outcome TcpSocket::write(std::span<const std::byte> bytes, Deadline d
     if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
   return Outcome::done;
+}
+
+bool TcpSocket::is_peer_open() const {
+  pollfd state{number_, POLLIN | POLLRDHUP, 0};
+  return ::poll(&state, 1, 0) == 0;
 }
 
 void TcpSocket::end_writing() const {

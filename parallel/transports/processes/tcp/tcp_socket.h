@@ -50,6 +50,9 @@ class TcpSocket {
   /// Tries repeatedly, because the peer may not listen yet; RankFailed at the deadline, with the last error.
   static TcpSocket connect(const TcpAddress& address, const std::string& whom, Deadline deadline);
 
+  /// One attempt; closed if the peer has not accepted by the deadline.
+  static TcpSocket try_connect(const TcpAddress& address, Deadline deadline);
+
   bool is_open() const { return number_ >= 0; }
   int number() const { return number_; }
   /// The addresses of this end and of the peer.
@@ -65,6 +68,8 @@ class TcpSocket {
   enum class Outcome { done, late, closed };
   Outcome read(std::span<std::byte> bytes, Deadline deadline) const;
   Outcome write(std::span<const std::byte> bytes, Deadline deadline) const;
+  /// False once the peer has ended, as far as is known, or sent something.
+  bool is_peer_open() const;
   /// Ends writing; the peer can still read what was written.
   void end_writing() const;
   void close();

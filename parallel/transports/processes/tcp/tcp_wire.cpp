@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/transports/processes/tcp/regroup.h"
 #include "parallel/transports/processes/tcp/rendezvous.h"
 #include "parallel/transports/processes/tcp/tcp_connection.h"
 
@@ -31,8 +32,15 @@ class TcpTransfer : public WireTransfer {
 
 class TcpWire : public Wire {
  public:
-  TcpWire(const Launch& launch, RendezvousResult met)
-      : launch_(launch), local_rank_(launch.local_rank.value_or(met.local_rank)), local_size_(met.local_size) {
+  TcpWire(const Launch& launch, const RendezvousAddress& point, RendezvousResult met, const JobSecret& secret)
+      : launch_(launch),
+        leader_host_(point.host),
+        job_(met.job),
+        secret_(secret),
+        listening_(std::move(met.listening)),
+        addresses_(std::move(met.addresses)),
+        local_rank_(launch.local_rank.value_or(met.local_rank)),
+        local_size_(met.local_size) {
     for (TcpSocket& socket : met.sockets) connections_.emplace_back(std::move(socket));
     is_gone_.resize(connections_.size());
   }
@@ -83,8 +91,21 @@ class TcpWire : public Wire {
 
   bool plain(Operation /*operation*/, std::span<float> /*in*/, std::span<float> /*out*/) override { return false; }
 
+  std::optional<RankAssignment> regroup(const std::set<int>& lost, std::chrono::milliseconds wait,
+                                        int enough) override {
+    if (!listening_.is_open()) return {};
+    part(std::chrono::seconds(1));
+    return heddle::regroup({.launch = launch_,
+                            .job = job_,
+                            .leader_host = leader_host_,
+                            .addresses = addresses_,
+                            .lost = lost,
+                            .wait = wait,
+                            .enough = enough},
+                           listening_, secret_);
+  }
   void leave() override { part(std::chrono::seconds(10)); }
-  void abort(int /*code*/) override { part(std::chrono::seconds(1)); }
+  void abort(int /*code*/) override { part(std::chrono::milliseconds(500)); }
 
  private:
   static std::shared_ptr<TcpConnection::Elements> make_elements(int tag, void* data, std::int64_t bytes) {
@@ -93,7 +114,7 @@ class TcpWire : public Wire {
   }
   /// The last messages are still to be written, and those of the peers to be read: a connection that closes earlier may
   /// lose both.
-  void part(std::chrono::seconds patience) {
+  void part(std::chrono::milliseconds patience) {
     const auto deadline = TcpSocket::Clock::now() + patience;
     for (TcpConnection& other : connections_) other.end_writing();
     const auto is_over = [](const TcpConnection& other) { return !other.is_open() || other.is_gone(); };
@@ -114,6 +135,11 @@ class TcpWire : public Wire {
   }
 
   Launch launch_;
+  std::string leader_host_;
+  std::uint64_t job_;
+  JobSecret secret_;
+  TcpSocket listening_;
+  std::vector<TcpAddress> addresses_;
   int local_rank_;
   int local_size_;
   std::vector<TcpConnection> connections_;  // this process's own has no socket
@@ -125,7 +151,7 @@ class TcpWire : public Wire {
 
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,
                                   const RendezvousPatience& patience, const JobSecret& secret) {
-  return std::make_unique<TcpWire>(launch, rendezvous(launch, address, patience, secret));
+  return std::make_unique<TcpWire>(launch, address, rendezvous(launch, address, patience, secret), secret);
 }
 
 }  // namespace heddle

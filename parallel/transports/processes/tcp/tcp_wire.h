@@ -15,7 +15,7 @@ namespace heddle {
 /// for higher ranks once all are known. RankFailed names the ranks that did not connect, or disconnected; InputError
 /// says what is wrong with the launch or the address, or that these processes are not of one job. Connections of
 /// programs that do not know the secret are closed, and so are those of ranks of a job with another number of ranks.
-/// Afterwards no process listens any more.
+/// Afterwards no process listens any more, unless the launch is elastic.
 ///
 /// The end of a process is noticed at once, a machine that does not answer after 60 s (tcp_socket.h).
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,

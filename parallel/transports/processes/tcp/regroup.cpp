@@ -1,0 +1,173 @@
+#include "parallel/transports/processes/tcp/regroup.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <netinet/in.h>
+
+#include "parallel/transports/processes/tcp/handshake.h"
+#include "parallel/transports/processes/tcp/listener.h"
+#include "parallel/transports/processes/tcp/rendezvous.h"
+
+namespace heddle {
+
+namespace {
+
+using Clock = TcpSocket::Clock;
+
+/// A process that is left still listens: a connection to it takes no longer than the network.
+constexpr std::chrono::seconds patience_to_connect{2};
+/// For bytes that have to cross the network.
+constexpr std::chrono::seconds patience_to_send{2};
+
+class Regroup {
+ public:
+  Regroup(const Regrouping& regrouping, const TcpSocket& listening, const JobSecret& secret)
+      : now_(regrouping), listening_(listening), secret_(secret) {}
+
+  RankAssignment lead() const;
+  /// Nothing if that rank has ended. RankFailed if it is there and assigns no rank.
+  std::optional<RankAssignment> follow(int leader) const;
+
+ private:
+  using Others = std::vector<TcpListener::Incoming>;
+
+  const TcpAddress& address(int rank) const { return now_.addresses[static_cast<std::size_t>(rank)]; }
+  bool is_left(int rank) const { return !now_.lost.contains(rank); }
+  RankAssignment assignment(int rank, int size, int restarts, int leader) const {
+    return {.rank = rank,
+            .size = size,
+            .restarts = restarts,
+            .host = leader == 0 ? now_.leader_host : host_text(address(leader).host),
+            .port = ntohs(address(leader).port),
+            .listen_host = host_text(listening_.here().host)};
+  }
+  TcpHello hello() const;
+  bool is_member(const TcpHello& came) const;
+  bool was_started_again(const TcpHello& came, const Others& others) const;
+  bool are_left_ranks_here(const Others& others) const;
+
+  const Regrouping& now_;
+  const TcpSocket& listening_;
+  const JobSecret& secret_;
+};
+
+TcpHello Regroup::hello() const {
+  TcpHello hello;
+  hello.rank = now_.launch.rank;
+  hello.size = now_.launch.size;
+  hello.restarts = now_.launch.restarts;
+  hello.is_elastic = 1;
+  hello.job = now_.job;
+  hello.address = address(now_.launch.rank);
+  return hello;
+}
+
+/// Whether it is one of the other ranks so far. A rank that was thought to be lost may be.
+bool Regroup::is_member(const TcpHello& came) const {
+  return came.job == now_.job && came.restarts == now_.launch.restarts && came.size == now_.launch.size &&
+         came.rank >= 0 && came.rank < now_.launch.size && came.rank != now_.launch.rank;
+}
+
+/// Whether it can be a lost rank: of the first restart that very rank, later any of the first start's.
+bool Regroup::was_started_again(const TcpHello& came, const Others& others) const {
+  const int first_size = now_.launch.first_size != 0 ? now_.launch.first_size : now_.launch.size;
+  if (came.job != 0 || came.restarts != 0 || came.size != first_size || came.rank <= 0 || came.rank >= first_size)
+    return false;
+  if (now_.launch.restarts == 0) return !is_left(came.rank);
+  const auto again = std::count_if(others.begin(), others.end(),
+                                   [](const TcpListener::Incoming& other) { return other.hello.job == 0; });
+  return again < static_cast<std::ptrdiff_t>(now_.lost.size()) + first_size - now_.launch.size;
+}
+
+bool Regroup::are_left_ranks_here(const Others& others) const {
+  for (int p = 0; p < now_.launch.size; ++p)
+    if (p != now_.launch.rank && is_left(p) &&
+        std::none_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
+          return is_member(other.hello) && other.hello.rank == p;
+        }))
+      return false;
+  return true;
+}
+
+void turn_away(const TcpSocket& socket, std::string_view why) {
+  const TcpReply header{.kind = TcpReply::Kind::failed, .bytes = static_cast<std::uint32_t>(why.size())};
+  const auto end = Clock::now() + patience_to_send;
+  if (socket.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done)
+    (void)socket.write(std::as_bytes(std::span(why)), end);
+}
+
+RankAssignment Regroup::lead() const {
+  Others others;
+  TcpListener listener(listening_, secret_);
+  const auto begin = Clock::now();
+  for (;;) {
+    const bool has_enough = static_cast<int>(others.size()) + 1 >= now_.enough || Clock::now() >= begin + now_.wait;
+    if (are_left_ranks_here(others) && has_enough) break;
+    const auto end = begin + (are_left_ranks_here(others) ? now_.wait : std::max(now_.wait, now_.patience));
+    if (Clock::now() >= end) break;
+    std::optional<TcpListener::Incoming> came = listener.next({}, end);
+    if (!came) continue;
+    const TcpHello& hello = came->hello;
+    const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
+      return other.hello.rank == hello.rank && other.hello.job == hello.job && other.socket.is_peer_open();
+    });
+    if (hello.is_elastic == 0 || is_here || (!is_member(hello) && !was_started_again(hello, others)))
+      turn_away(came->socket, "the job restarts without this process, whose rank it does not lack");
+    else
+      others.push_back(std::move(*came));
+  }
+  // Some may have ended while they waited.
+  std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
+  const auto order = [this](const TcpListener::Incoming& other) {
+    return std::pair(now_.launch.restarts > 0 && other.hello.job == 0, other.hello.rank);
+  };
+  std::sort(others.begin(), others.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
+  const int size = static_cast<int>(others.size()) + 1;
+  for (int p = 1; p < size; ++p) {
+    const TcpReply header{.kind = TcpReply::Kind::assignment, .bytes = sizeof(TcpAssignment)};
+    const TcpAssignment given{.rank = p,
+                              .size = size,
+                              .restarts = now_.launch.restarts + 1,
+                              .first_size = now_.launch.first_size != 0 ? now_.launch.first_size : now_.launch.size};
+    const TcpSocket& socket = others[static_cast<std::size_t>(p) - 1].socket;
+    const auto end = Clock::now() + patience_to_send;
+    // A process that does not receive it is missing in the rendezvous that follows, which then fails.
+    if (socket.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done)
+      (void)socket.write(std::as_bytes(std::span(&given, 1)), end);
+  }
+  return assignment(0, size, now_.launch.restarts + 1, now_.launch.rank);
+}
+
+std::optional<RankAssignment> Regroup::follow(int leader) const {
+  const TcpSocket socket = TcpSocket::try_connect(address(leader), Clock::now() + patience_to_connect);
+  if (!socket.is_open()) return {};
+  const auto patience = is_left(leader) ? std::max(now_.wait, now_.patience) : std::chrono::milliseconds(0);
+  const auto end = Clock::now() + patience + patience_to_send;
+  const TcpHello mine = hello();
+  TcpReply header;
+  TcpAssignment given;
+  const auto read = [&](auto& value) {
+    return socket.read(std::as_writable_bytes(std::span(&value, 1)), end) == TcpSocket::Outcome::done;
+  };
+  if (connecting_handshake(socket, secret_, end).kind == HandshakeResult::Kind::done &&
+      socket.write(std::as_bytes(std::span(&mine, 1)), end) == TcpSocket::Outcome::done && read(header) &&
+      header.kind == TcpReply::Kind::assignment && header.bytes == sizeof(given) && read(given) && given.is_possible())
+    return assignment(given.rank, given.size, given.restarts, leader);
+  // A lost rank was perhaps only slow to end.
+  if (!is_left(leader)) return {};
+  fail<RankFailed>("rank {} at {} assigned no rank to this process: the job goes on without it", leader,
+                   to_string(address(leader)));
+}
+
+}  // namespace
+
+RankAssignment regroup(const Regrouping& regrouping, const TcpSocket& listening, const JobSecret& secret) {
+  const Regroup regroup(regrouping, listening, secret);
+  for (int leader = 0; leader < regrouping.launch.rank; ++leader)
+    if (const std::optional<RankAssignment> assignment = regroup.follow(leader)) return *assignment;
+  return regroup.lead();
+}
+
+}  // namespace heddle

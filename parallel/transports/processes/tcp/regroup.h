@@ -1,0 +1,38 @@
+// The restart of a job without MPI, of which some processes have ended: those that are left agree on new ranks. The
+// lowest rank that is left leads: it waits for the others where it listened before, and assigns a rank to each.
+// Internal to the wire of sockets.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "parallel/transports/processes/launch.h"
+#include "parallel/transports/processes/tcp/job_secret.h"
+#include "parallel/transports/processes/tcp/tcp_socket.h"
+
+namespace heddle {
+
+struct Regrouping {
+  Launch launch;                      // this process's rank so far
+  std::uint64_t job = 0;              // its number, by which its processes recognise each other
+  std::string leader_host;            // of the rank 0 so far
+  std::vector<TcpAddress> addresses;  // where each rank listens
+  std::set<int> lost;                 // ranks that have ended, or do not respond
+  /// How long the leader waits for lost ranks, which may have been started again. It waits for no more than `enough`
+  /// processes.
+  std::chrono::milliseconds wait;
+  int enough = 1;
+  /// How long it waits for the others: one may notice the failure so much later than another.
+  std::chrono::milliseconds patience = std::chrono::seconds(10);
+};
+
+/// Every process of the job that is left calls it, and listens at its address all the while. The new ranks are in the
+/// order of the old ones. A process that was started again has the rank that it was started with, or from the second
+/// restart on, when ranks may have changed, one after the others. RankFailed if this process was given no rank by a
+/// process that is left.
+RankAssignment regroup(const Regrouping& regrouping, const TcpSocket& listening, const JobSecret& secret);
+
+}  // namespace heddle

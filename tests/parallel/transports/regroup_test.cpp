@@ -1,0 +1,226 @@
+// Jobs of sockets that are formed anew by the processes that are left.
+#include <atomic>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "parallel/transports/processes/tcp/tcp_wire.h"
+#include "tests/support/message.h"
+#include "tests/support/processes/local_job.h"
+#include "tests/support/processes/raw_sockets.h"
+
+namespace heddle::test {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const JobSecret secret("the job's");
+
+/// The processes of a job that can be formed anew, each with its own connections in this process.
+class ElasticJob {
+ public:
+  explicit ElasticJob(int size, int restarts = 0) : point_{"127.0.0.1", free_port()}, wires_(std::size_t(size)) {
+    std::vector<std::thread> threads;
+    for (int p = 0; p < size; ++p)
+      threads.emplace_back([this, p, size, restarts] {
+        const Launch launch{.rank = p, .size = size, .is_elastic = true, .restarts = restarts};
+        wires_[static_cast<std::size_t>(p)] = join_by_tcp(launch, point_, {.longest = seconds(20)}, secret);
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  const RendezvousAddress& point() const { return point_; }
+  /// The process ends.
+  void kill(int p) {
+    wires_[static_cast<std::size_t>(p)].reset();
+    lost_.insert(p);
+  }
+  /// The same, and the others do not know it yet.
+  void kill_unseen(int p) { wires_[static_cast<std::size_t>(p)].reset(); }
+  Wire& wire(int p) { return *wires_[static_cast<std::size_t>(p)]; }
+  const std::set<int>& lost() const { return lost_; }
+
+  /// The assignments of the processes that are left, by their old ranks.
+  std::map<int, RankAssignment> regroup(milliseconds wait, int enough) {
+    std::map<int, std::future<RankAssignment>> running;
+    for (std::size_t p = 0; p < wires_.size(); ++p)
+      if (wires_[p] != nullptr)
+        running[static_cast<int>(p)] =
+            std::async(std::launch::async, [=, this] { return *wires_[p]->regroup(lost_, wait, enough); });
+    std::map<int, RankAssignment> assignments;
+    for (auto& [p, assigned] : running) assignments[p] = assigned.get();
+    return assignments;
+  }
+
+ private:
+  RendezvousAddress point_;
+  std::vector<std::unique_ptr<Wire>> wires_;
+  std::set<int> lost_;
+};
+
+std::vector<int> ranks_of(const std::map<int, RankAssignment>& assignments) {
+  std::vector<int> ranks;
+  for (const auto& [old, assigned] : assignments) ranks.push_back(assigned.rank);
+  return ranks;
+}
+
+/// The assigned that a process finds which is started again as rank p of n.
+std::future<RankAssignment> started_again(int p, int n, const RendezvousAddress& point) {
+  return std::async(std::launch::async, [=] {
+    try {
+      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true}, point, {.longest = seconds(20)}, secret);
+    } catch (const RankAssigned& found) {
+      return found.assignment();
+    }
+    return RankAssignment{};
+  });
+}
+
+}  // namespace
+
+TEST_CASE("regroup: the processes that are left keep their order, and the lowest one leads where it listened") {
+  for (const std::vector<int>& killed : {std::vector<int>{2}, {0}, {0, 1}, {1, 3}}) {
+    CAPTURE(killed.front());
+    CAPTURE(killed.size());
+    ElasticJob job(4);
+    for (const int p : killed) job.kill(p);
+    const std::map<int, RankAssignment> assignments = job.regroup(milliseconds(300), 4);
+    std::vector<int> expected;
+    for (int p = 0; p < 4 - static_cast<int>(killed.size()); ++p) expected.push_back(p);
+    CHECK(ranks_of(assignments) == expected);
+    for (const auto& [old, assigned] : assignments) {
+      CHECK(assigned.size == 4 - static_cast<int>(killed.size()));
+      CHECK(assigned.restarts == 1);
+      CHECK(assigned.host == "127.0.0.1");
+      CHECK(assigned.port == assignments.begin()->second.port);
+      CHECK((assigned.port == job.point().port) == assignments.contains(0));
+    }
+  }
+}
+
+TEST_CASE("regroup: the processes meet again at their leader's address, and can be formed anew once more") {
+  ElasticJob job(3);
+  job.kill(0);
+  const std::map<int, RankAssignment> assignments = job.regroup(milliseconds(300), 3);
+  const RankAssignment& leader = assignments.at(1);
+  for (int p : {1, 2}) job.kill(p);
+  std::vector<std::future<std::optional<RankAssignment>>> again;
+  for (int p : {0, 1})
+    again.push_back(std::async(std::launch::async, [&, p] {
+      const Launch launch{.rank = p, .size = 2, .is_elastic = true, .restarts = leader.restarts};
+      const auto wire = join_by_tcp(launch, {leader.host, leader.port}, {.longest = seconds(20)}, secret);
+      return wire->regroup({}, seconds(20), 2);
+    }));
+  for (int p : {0, 1}) {
+    const std::optional<RankAssignment> assigned = again[static_cast<std::size_t>(p)].get();
+    REQUIRE(assigned);
+    CHECK(assigned->rank == p);
+    CHECK(assigned->restarts == 2);
+  }
+}
+
+TEST_CASE("regroup: a process that is started again gets its old rank, and nobody waits any longer") {
+  ElasticJob job(3);
+  job.kill(1);
+  std::future<RankAssignment> back = started_again(1, 3, job.point());
+  const auto begin = std::chrono::steady_clock::now();
+  const std::map<int, RankAssignment> assignments = job.regroup(seconds(60), 3);
+  CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
+  CHECK(ranks_of(assignments) == std::vector<int>{0, 2});
+  const RankAssignment assigned = back.get();
+  CHECK(assigned.rank == 1);
+  CHECK(assigned.size == 3);
+  CHECK(assigned.restarts == 1);
+  CHECK(assigned.port == job.point().port);
+}
+
+TEST_CASE("regroup: from the second time on, a process that is started again follows the others") {
+  ElasticJob job(3, 1);
+  job.kill(1);
+  std::future<RankAssignment> back = started_again(1, 3, job.point());
+  CHECK(ranks_of(job.regroup(seconds(60), 3)) == std::vector<int>{0, 1});
+  CHECK(back.get().rank == 2);
+}
+
+TEST_CASE("regroup: all that are left go on, also where fewer would be enough, or one of them comes late") {
+  ElasticJob job(4);
+  job.kill(1);
+  std::future<std::optional<RankAssignment>> late = std::async(std::launch::async, [&] {
+    std::this_thread::sleep_for(seconds(1));
+    return job.wire(3).regroup(job.lost(), milliseconds(0), 1);
+  });
+  std::future<std::optional<RankAssignment>> second =
+      std::async(std::launch::async, [&] { return job.wire(2).regroup(job.lost(), milliseconds(0), 1); });
+  const std::optional<RankAssignment> leader = job.wire(0).regroup(job.lost(), milliseconds(0), 1);
+  CHECK(leader->size == 3);
+  CHECK(second.get()->rank == 1);
+  CHECK(late.get()->rank == 2);
+}
+
+TEST_CASE("regroup: a process that ends while the job restarts is not waited for ever, and another one leads") {
+  ElasticJob job(3);
+  job.kill(2);
+  job.kill_unseen(0);
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(job.regroup(milliseconds(0), 3).at(1).size == 1);
+  CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
+}
+
+TEST_CASE("regroup: nobody takes the rank of a process that is left, or has one in a job of another size") {
+  ElasticJob job(3);
+  job.kill(2);
+  const auto refused = [&](const Launch& launch) {
+    return std::async(std::launch::async, [&job, launch] {
+      return message_of([&] { (void)join_by_tcp(launch, job.point(), {.longest = seconds(20)}, secret); });
+    });
+  };
+  std::future<std::string> of_left = refused({.rank = 1, .size = 3, .is_elastic = true});
+  std::future<std::string> of_other = refused({.rank = 2, .size = 9, .is_elastic = true});
+  std::future<std::string> not_elastic = refused({.rank = 2, .size = 3});
+  const std::map<int, RankAssignment> assignments = job.regroup(seconds(2), 3);
+  CHECK(assignments.at(0).size == 2);
+  CHECK(assignments.at(1).rank == 1);
+  const std::string why = "the job restarts without this process, whose rank it does not lack";
+  CHECK(of_left.get() == why);
+  CHECK(of_other.get() == why);
+  CHECK(not_elastic.get() == why);
+}
+
+TEST_CASE("regroup: strangers get no rank") {
+  ElasticJob job(2);
+  job.kill(1);
+  const TcpSocket silent = connected_to(job.point().port);
+  const TcpSocket noisy = connected_to(job.point().port);
+  const std::string noise(1000, 'x');
+  (void)noisy.write(std::as_bytes(std::span(noise)), soon());
+  const TcpSocket other = connected_to(job.point().port);
+  std::future<HandshakeResult> of_other =
+      std::async(std::launch::async, [&] { return connecting_handshake(other, JobSecret("another job's"), soon()); });
+  const std::map<int, RankAssignment> assignments = job.regroup(milliseconds(500), 2);
+  CHECK(assignments.at(0).size == 1);
+  CHECK(of_other.get().kind == HandshakeResult::Kind::wrong_secret);
+}
+
+TEST_CASE("regroup: a process that comes too late is turned away, and a job that is not elastic has no assignments") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  std::future<std::unique_ptr<Wire>> first = std::async(std::launch::async, [&] {
+    return join_by_tcp({.rank = 0, .size = 2, .restarts = 1}, point, {.longest = seconds(20)}, secret);
+  });
+  CHECK_THROWS_WITH_AS(join_by_tcp({.rank = 1, .size = 2}, point, {.longest = seconds(20)}, secret),
+                       "the job has restarted without this process, which came too late", RankFailed);
+  const std::unique_ptr<Wire> second =
+      join_by_tcp({.rank = 1, .size = 2, .restarts = 1}, point, {.longest = seconds(20)}, secret);
+  CHECK_FALSE(second->regroup({}, seconds(1), 1));
+  CHECK_FALSE(first.get()->regroup({}, seconds(1), 1));
+}
+
+}  // namespace heddle::test
