@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-std::vector<StepRecord> RunReporter::on_begin(std::int64_t first_step) {
+EarlierRun RunReporter::on_begin(std::int64_t first_step) {
   if (resumes_)
     console_.err << (first_step > 0 ? fmt::format("resuming after step {}\n", first_step)
                                     : "no checkpoint found: starting from the beginning\n")

@@ -19,7 +19,7 @@ class RunReporter final : public RunObserver {
               ResultsFolder* folder, const Console& console)
       : variant_(variant), train_(train), resumes_(resumes), progress_(progress), folder_(folder), console_(console) {}
 
-  std::vector<StepRecord> on_begin(std::int64_t first_step) override;
+  EarlierRun on_begin(std::int64_t first_step) override;
   void on_step(const StepRecord& record) override;
   void on_status(const std::string& text) override;
   void on_note(const std::string& text) override;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <span>
 #include <system_error>
 
@@ -12,8 +11,10 @@
 #include <sys/stat.h>
 
 #include "experiments/results/event_file.h"
+#include "experiments/results/restarts_json.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/trace.h"
+#include "experiments/training/ranks/unix_time.h"
 #include "framework/files/crc32c.h"
 
 namespace heddle {
@@ -25,10 +26,6 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view event_file_name = "events.out.tfevents.heddle";
 constexpr std::uint64_t max_metrics = std::uint64_t{1} << 32;
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 /// The folder and those around it that do not exist, the innermost first.
 std::vector<fs::path> missing_folders(fs::path path) {
@@ -97,6 +94,7 @@ std::string to_text(const MetricsLine& line) {
   };
   add_named("losses", line.record.losses);
   add_named("accuracy", line.record.accuracies);
+  if (!line.record.restarts.empty()) json["restarts"] = restarts_json(line.record.restarts);
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
@@ -129,6 +127,7 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
                                 .is_skipped = skipped != json.end() && *skipped == true,
                                 .accuracies = named_numbers(json, "accuracy"),
                                 .seconds = number("seconds").value_or(0),
+                                .restarts = restarts_of(json),
                                 .loader_wait = number("loader_wait")},
                      .samples_per_second = number("samples_per_second"),
                      .time = number("time").value_or(0)};
@@ -181,6 +180,7 @@ void ResultsFolder::begin() {
   if (has_begun_) return;
   has_begun_ = true;
   if (!resume_) remove_earlier_run(path_);
+  if (resume_ && forgets_summary_) fs::remove(path_ / "summary.json");
   write_file_atomically(path_ / "experiment.json", experiment_json_);
 }
 
@@ -192,15 +192,14 @@ void ResultsFolder::check_that_it_is_there() const {
   if (!is_same) fail("{}: the results folder was removed or replaced during the run", path_.string());
 }
 
-std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std::int64_t first_step,
-                                                     std::int64_t batch) {
+EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch) {
   check_that_it_is_there();
   begin();
   variant_ = name;
   batch_ = batch;
   const fs::path metrics = path_ / "metrics.jsonl";
   const fs::path events = path_ / "tensorboard" / folder_name(name);
-  std::vector<StepRecord> kept;
+  EarlierRun earlier;
   std::string event_text = event_file_header(unix_seconds());
   if (resume_ && fs::exists(metrics)) {
     const std::string old = read_file(metrics, max_metrics);
@@ -213,10 +212,13 @@ std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std:
       const std::string_view raw = std::string_view(old).substr(begin, end - begin);
       begin = end;
       const auto line = parse_line(raw);
+      // Each list of restarts has all of those before, whose steps may be trained again.
+      if (line && line->variant == name && line->record.restarts.size() > earlier.restarts.size())
+        earlier.restarts = line->record.restarts;
       if (!line || (line->variant == name && line->record.step >= first_step)) continue;
       text += raw;
       if (line->variant != name) continue;
-      kept.push_back(line->record);
+      earlier.steps.push_back(line->record);
       event_text += event_of(*line);
     }
     if (text.size() != old.size()) write_file_atomically(metrics, text);
@@ -225,7 +227,7 @@ std::vector<StepRecord> ResultsFolder::begin_variant(std::string_view name, std:
   write_file_atomically(events / event_file_name, event_text);
   events_ = FileDescriptor::open_for_appending(events / event_file_name);
   metrics_ = FileDescriptor::open_for_appending(metrics);
-  return kept;
+  return earlier;
 }
 
 void ResultsFolder::step(const StepRecord& record) {

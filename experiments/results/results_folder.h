@@ -37,9 +37,11 @@ class ResultsFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// The next steps belong to this variant. When resuming, its steps before `first_step` are kept and returned, and
-  /// the later ones dropped.
-  std::vector<StepRecord> begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
+  /// The next steps belong to this variant. When resuming, its steps before `first_step` are kept, and the later
+  /// ones dropped. Returns those that are kept.
+  EarlierRun begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
+  /// When the run begins, the summary of the run that it resumes is removed, too.
+  void forget_summary() { forgets_summary_ = true; }
   /// One line of metrics.jsonl and one TensorBoard record, handed to the system at once: a killed run keeps them.
   void step(const StepRecord& record);
   /// Writes all other files; may be called with what there is so far. schedule.csv is the first variant's; where there
@@ -63,6 +65,7 @@ class ResultsFolder {
   std::optional<FileDescriptor> lock_;  // one run at a time writes here
   bool resume_;
   std::function<double()> now_;
+  bool forgets_summary_ = false;
   bool has_begun_ = false;
   std::size_t written_variants_ = 0;  // by the last write
   double written_at_ = 0;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/host.h"
+#include "experiments/results/restarts_json.h"
 #include "framework/description/describe.h"
 #include "framework/description/text.h"
 #include "parallel/pipeline/schedule_csv.h"
@@ -203,6 +204,7 @@ OrderedJson variant_json(const RunResult& run, const VariantResult& variant) {
       {"steps", steps_done(variant)},
       {"loss", {{"first", or_null(first_loss(variant))}, {"last", or_null(last_loss(variant))}}},
       {"loss_per_step", losses},
+      {"restarts", restarts_json(variant.restarts)},
       {"skipped_steps", or_null(skipped_steps(variant))},
       {"step_seconds", seconds_json(variant)},
       {"samples_per_second", or_null(samples)},

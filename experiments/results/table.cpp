@@ -131,6 +131,17 @@ std::string errors_text(const RunResult& run) {
   return text;
 }
 
+std::string restarts_text(const RunResult& run) {
+  std::string text;
+  for (const VariantResult& variant : run.variants)
+    for (const Restart& restart : variant.restarts)
+      text += wrap(fmt::format("{} restart {}: {} went on from step {} after {:.1f} s{}", variant.name, restart.number,
+                               counted(restart.ranks, "rank", "ranks"), restart.step, restart.seconds,
+                               restart.why.empty() ? "" : ": " + restart.why),
+                   table_width, 2);
+  return text;
+}
+
 /// The total, parameters, gradients, optimizer, activations, and the sum of the other categories.
 std::vector<std::string> memory_row(const RankResult& rank, const Unit& unit) {
   const auto cell = [&](std::int64_t bytes) { return in_unit(static_cast<double>(bytes), unit); };
@@ -283,7 +294,7 @@ class SentTable {
 }  // namespace
 
 std::string results_table(const RunResult& run) {
-  std::string text = variants_table(run) + clock_text(run) + errors_text(run);
+  std::string text = variants_table(run) + clock_text(run) + restarts_text(run) + errors_text(run);
   if (const std::string heads = heads_table(run); !heads.empty())
     text += "\ndata sets that train one backbone: the loss of each one's head\n" + heads;
   if (const std::string maximised = maximised_text(run); !maximised.empty())

@@ -18,6 +18,14 @@ static void describe(Describer& d, MeshConfig& c) {
   d.field("tp", c.tp, between(1, 1024), "ranks along the tensor axis, with consecutive numbers");
 }
 
+static void describe(Describer& d, ElasticConfig& c) {
+  list(d, "meshes", c.meshes, between(0, 1000),
+       "meshes for fewer ranks, the preferred one first; mesh is preferred to all of them");
+  d.field("restarts", c.restarts, between(0, 1e6), "how often the job may be formed anew");
+  d.field("wait", c.wait, between(0, 3600),
+          "seconds in which lost processes may come back before a smaller mesh is taken");
+}
+
 static void describe(Describer& d, LinkModel& c) {
   const Range latency = between(0, 1e6);
   const Range bandwidth{.minimum = 0, .maximum = 1e18, .minimum_excluded = true};
@@ -157,6 +165,8 @@ void describe(Describer& d, Experiment& c) {
          "the device of each rank, for the times that plan models: a kernel takes the time of its operations or of its "
          "bytes, whichever is longer");
   object(d, "mesh", c.mesh, "the mesh of ranks");
+  object(d, "elastic", c.elastic,
+         "with run --elastic: how a job goes on when some of its processes have ended, from the newest checkpoint");
   object(d, "pipeline", c.pipeline, "how the stages along pp execute a step");
   d.field("seed", c.seed, between(0, max_exact_integer), "determines all random numbers");
   d.field("threads", c.threads, between(0, 1024), "computing threads of each rank; 0: cores / ranks, at least 1");

@@ -83,6 +83,13 @@ struct RanksConfig {
   }
 };
 
+/// What a job does that goes on when some of its processes have ended.
+struct ElasticConfig {
+  std::vector<MeshConfig> meshes{};  // for fewer ranks, the preferred one first
+  std::int64_t restarts = 3;
+  double wait = 5;  // seconds
+};
+
 struct ClipConfig {
   double norm = 0;   // 0: none
   double value = 0;  // 0: none
@@ -134,6 +141,7 @@ struct Experiment {
   RanksConfig ranks;
   DeviceProfile profile;
   MeshConfig mesh;
+  ElasticConfig elastic;
   PipelineConfig pipeline;
   std::int64_t seed = 1;
   std::int64_t threads = 0;        // of each rank; 0: cores / ranks, at least 1

@@ -10,6 +10,7 @@
 #include "experiments/training/evaluation/test_images.h"
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/ranks/replicas.h"
+#include "experiments/training/ranks/restarts.h"
 #include "experiments/training/run.h"
 #include "experiments/training/trainer.h"
 #include "framework/description/text.h"
@@ -134,10 +135,7 @@ class RankRun {
     }
     if (first == 0 && weights_ != nullptr && has_data()) load_weights();
     if (settings_.resume && experiment_.evaluation.keep_best && saves()) best_ = kept_best();
-    if (leads()) {
-      result_.first_step = first;
-      result_.steps = observer_.on_begin(first);
-    }
+    if (leads()) begin_result(result_, observer_.on_begin(first), settings_.restart, first, rank_.size);
     return first;
   }
 
@@ -241,6 +239,7 @@ class RankRun {
     const std::int64_t done = step + 1;
     if (has_data() && evaluates_after(done)) record.accuracies = evaluate_step(done);
     if (leads()) {
+      if (own().busy_in_step.size() == 1) record.restarts = end_restart(result_, settings_.restart.has_value());
       result_.steps.push_back(record);
       observer_.on_step(record);
     }

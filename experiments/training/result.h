@@ -17,6 +17,18 @@
 
 namespace heddle {
 
+/// A restart of an elastic job, because some of its processes had ended.
+struct Restart {
+  int number = 0;          // counts from 1
+  std::string why{};       // what had failed
+  double failed_at = 0;    // when the others knew it, in Unix time
+  std::int64_t step = 0;   // with which the job went on
+  std::int64_t ranks = 0;  // that went on
+  double seconds = 0;      // from failed_at to the end of that step
+
+  bool operator==(const Restart&) const = default;
+};
+
 struct StepRecord {
   std::int64_t step = 0;         // counts from 0
   std::optional<double> loss{};  // mean over the global batch; absent on plan
@@ -29,7 +41,14 @@ struct StepRecord {
   /// The name of each set that was evaluated after the step, and the accuracy on it.
   std::vector<std::pair<std::string, double>> accuracies{};
   double seconds = 0;                   // by rank 0's clock, which has waited for all others' gradients by then
+  std::vector<Restart> restarts{};      // in the first step of a run that resumes: all so far
   std::optional<double> loader_wait{};  // the part of `seconds` in which rank 0 waited for images; absent on plan
+};
+
+/// What is known of the run that another one resumes: the steps that are not trained again, and all restarts.
+struct EarlierRun {
+  std::vector<StepRecord> steps{};
+  std::vector<Restart> restarts{};
 };
 
 struct RankResult {
@@ -121,6 +140,7 @@ struct VariantResult {
   std::int64_t batch = 0;
   std::int64_t micro_batches = 1;
   std::vector<StepRecord> steps;
+  std::vector<Restart> restarts{};
   std::vector<RankResult> ranks;
   std::optional<Evaluation> evaluation;
   std::optional<SentInStep> sent_in_step;  // absent on one rank, and if not all steps ended

@@ -18,6 +18,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "experiments/training/checkpoints/checkpoint.h"
@@ -47,6 +48,8 @@ struct RunSettings {
   bool asks_bytes_only = false;
   /// Costs of stages that earlier variants have measured, to which this run adds; null: all are measured anew.
   StageProfiles* profiles = nullptr;
+  /// Number, cause and time of the restart after which this run resumes; its first step records it.
+  std::optional<Restart> restart{};
   /// Null: the run cannot be interrupted. Runs with virtual time or on plan cannot be interrupted.
   Interruption* interruption = nullptr;
   /// Null: the run is not observed.

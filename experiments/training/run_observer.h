@@ -15,9 +15,9 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
 
-  /// The first step is about to begin; it is not 0 when the run resumes from a checkpoint. Returns the records of the
-  /// steps before it, if they are known.
-  virtual std::vector<StepRecord> on_begin(std::int64_t /*first_step*/) { return {}; }
+  /// The first step is about to begin; it is not 0 when the run resumes from a checkpoint. Returns what is
+  /// known of the steps before it.
+  virtual EarlierRun on_begin(std::int64_t /*first_step*/) { return {}; }
   /// A step has ended.
   virtual void on_step(const StepRecord& /*record*/) {}
   /// A phase other than a step begins: "saving".

@@ -26,6 +26,7 @@ Experiment without_course(Experiment experiment) {
   experiment.clock = defaults.clock;
   experiment.links = defaults.links;
   experiment.ranks = defaults.ranks;
+  experiment.elastic = defaults.elastic;
   experiment.pipeline.predict = defaults.pipeline.predict;
   experiment.profile = defaults.profile;
   return experiment;

@@ -51,6 +51,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].loss.first",
                                                      "variants[].loss.last",
                                                      "variants[].loss_per_step[]",
+                                                     "variants[].restarts",
                                                      "variants[].skipped_steps",
                                                      "variants[].step_seconds.median",
                                                      "variants[].step_seconds.min",

@@ -38,7 +38,7 @@ Experiment two_ranks() {
 /// Collects what a run reports.
 class Diary final : public RunObserver {
  public:
-  std::vector<StepRecord> on_begin(std::int64_t first_step) override {
+  EarlierRun on_begin(std::int64_t first_step) override {
     first = first_step;
     return {};
   }

@@ -1,0 +1,44 @@
+#include "experiments/results/restarts_json.h"
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace heddle {
+
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson restarts_json(const std::vector<Restart>& restarts) {
+  OrderedJson json = OrderedJson::array();
+  for (const Restart& restart : restarts)
+    json.push_back({{"number", restart.number},
+                    {"why", restart.why},
+                    {"failed_at", restart.failed_at},
+                    {"step", restart.step},
+                    {"ranks", restart.ranks},
+                    {"seconds", restart.seconds}});
+  return json;
+}
+
+std::vector<Restart> restarts_of(const OrderedJson& line) {
+  std::vector<Restart> restarts;
+  const auto found = line.find("restarts");
+  if (found == line.end() || !found->is_array()) return restarts;
+  for (const OrderedJson& json : *found) {
+    if (!json.is_object()) continue;
+    const auto number = [&](const char* key) {
+      const auto value = json.find(key);
+      return value != json.end() && value->is_number() ? value->get<double>() : 0;
+    };
+    const auto why = json.find("why");
+    restarts.push_back({.number = static_cast<int>(number("number")),
+                        .why = why != json.end() && why->is_string() ? why->get<std::string>() : "",
+                        .failed_at = number("failed_at"),
+                        .step = static_cast<std::int64_t>(number("step")),
+                        .ranks = static_cast<std::int64_t>(number("ranks")),
+                        .seconds = number("seconds")});
+  }
+  return restarts;
+}
+
+}  // namespace heddle
