@@ -2,7 +2,7 @@
 
 #include "experiments/config/json_identity.h"
 #include "experiments/program/study_checks.h"
-#include "experiments/program/study_in_job.h"
+#include "experiments/program/job/study_in_job.h"
 #include "experiments/training/checkpoints/checkpoint.h"
 #include "parallel/transports/transports.h"
 
@@ -20,7 +20,7 @@ Study<Experiment> checkpoint_study(const FoundCheckpoint& checkpoint, const std:
   for (auto& member : study.variants)
     if (job == nullptr && transport_type(member.root.transport).needs_job) member.root.transport = "threads";
   study = checked(std::move(study));
-  fit_to_job(study, job);
+  fit_to_job(study, job, false);
   return study;
 }
 

@@ -96,14 +96,15 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
          "add the layers, schedules and margins of a shared library (docs/extending.md)")
       ->type_name("FILE.so")
       ->trigger_on_parse();
-  CommandCall call{.console = console, .join = [&] {
-                     job = join_job([&all](const std::string& what) { all << what << "\n" << std::flush; });
-                     if (job)
-                       job->set_on_silent_leader([&all, rank = job->rank()](const std::string& why) {
-                         all << fmt::format("heddle: rank {}: {}\n", rank, why) << std::flush;
-                       });
-                     return job.get();
-                   }};
+  CommandCall call{
+      .console = console, .join = [&] {
+        job = join_job([&all](const std::string& what) { all << what << "\n" << std::flush; }, call.is_elastic);
+        if (job)
+          job->set_on_silent_leader([&all, rank = job->rank()](const std::string& why) {
+            all << fmt::format("heddle: rank {}: {}\n", rank, why) << std::flush;
+          });
+        return job.get();
+      }};
   add_commands(app, call);
   // CLI11 would report that a command is missing.
   check_command_names(app, command_words(argc, argv));

@@ -19,6 +19,19 @@ void check_variant(const StudyVariant& member, void (*check)(const Experiment&))
   }
 }
 
+/// The experiment must be possible on each mesh that an elastic job may take.
+void check_meshes(StudyVariant member) {
+  const std::vector<MeshConfig> meshes = member.root.elastic.meshes;
+  for (std::size_t i = 0; i < meshes.size(); ++i) {
+    member.root.mesh = meshes[i];
+    try {
+      check_variant(member, check);
+    } catch (const InputError& error) {
+      fail<InputError>("elastic.meshes[{}]: {}", i, error.what());
+    }
+  }
+}
+
 /// Resolves the choices that are left to the machine: a different machine might choose differently, and give different
 /// bits.
 void settle(Experiment& experiment, bool is_bf16_fast) {
@@ -44,6 +57,7 @@ Study<Experiment> checked(Study<Experiment> study, bool is_bf16_fast) {
   for (StudyVariant& member : study.variants) {
     check_variant(member, check_device);
     check_variant(member, check);
+    check_meshes(member);
     resolve_paths(member.root);
   }
   for (StudyVariant& member : study.variants) settle(member.root, is_bf16_fast);

@@ -10,10 +10,11 @@
 
 #include "experiments/config/json_identity.h"
 #include "experiments/program/commands/command.h"
+#include "experiments/program/job/elastic.h"
 #include "experiments/program/interruption_signals.h"
 #include "experiments/program/run_reporter.h"
 #include "experiments/program/run_results.h"
-#include "experiments/program/study_in_job.h"
+#include "experiments/program/job/study_in_job.h"
 #include "experiments/program/study_input.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
@@ -37,6 +38,7 @@ struct RunCommand {
   bool replace = false;     // the checkpoints of an earlier run
   bool fresh_head = false;  // when resuming
   bool grow_head = false;
+  bool elastic = false;
   bool automatic = false;  // the planner's own choice in place of the file's placements
 
   bool resumes() const { return !resume.empty(); }
@@ -118,20 +120,38 @@ std::filesystem::path results_path(const RunCommand& command, const Study<Experi
   return command.out.empty() ? std::filesystem::path("results") / study.name : command.out;
 }
 
+/// Opens the folder, which no other run may have.
+void open_results(const RunCommand& command, const std::filesystem::path& path, const std::string& experiment_json,
+                  std::optional<ResultsFolder>& folder) {
+  try {
+    folder.emplace(path, experiment_json, command.resumes());
+  } catch (const InputError& error) {
+    if (restart_of_environment()) fail<RankFailed>("the job goes on without this process: {}", error.what());
+    throw;
+  }
+  if (!command.elastic) return;
+  check_goes_on(path);
+  folder->forget_summary();
+  // A restart before the first checkpoint must not find those that are to be replaced.
+  if (command.replace) std::filesystem::remove_all(path / "checkpoint");
+}
+
 /// Reads the study and checks, on all processes together, that it can run. Rank 0's process gets the results folder.
-Study<Experiment> prepare_study(const RunCommand& command, Job* job, std::optional<ResultsFolder>& folder) {
+Study<Experiment> prepare_study(const RunCommand& command, const std::vector<std::string>& sets, Job* job,
+                                std::optional<ResultsFolder>& folder) {
   Study<Experiment> study;
   // All processes use one type, whatever their machines are.
   const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
   together(job, [&] {
-    study = checked(read_study<Experiment>(command.file, command.sets), is_bf16_fast);
-    fit_to_job(study, job);
+    study = checked(read_study<Experiment>(command.file, sets), is_bf16_fast);
+    fit_to_job(study, job, command.elastic);
     if (command.automatic) place_automatically(study);
   });
   check_same_call(
       effective_json(study),
-      fmt::format("--out \"{}\"{}{}{}", command.out.string(), command.resumes() ? " --resume=" + command.resume : "",
-                  command.fresh_head ? " --fresh-head" : "", command.grow_head ? " --grow-head" : ""),
+      fmt::format("--out \"{}\"{}{}{}{}", command.out.string(), command.resumes() ? " --resume=" + command.resume : "",
+                  command.fresh_head ? " --fresh-head" : "", command.grow_head ? " --grow-head" : "",
+                  command.elastic ? " --elastic" : ""),
       job);
   together(job, [&] {
     check_devices_available(study, job);
@@ -140,7 +160,7 @@ Study<Experiment> prepare_study(const RunCommand& command, Job* job, std::option
     if (job != nullptr && job->rank() > 0) return;
     const std::filesystem::path path = results_path(command, study);
     check_earlier_run(command, path);
-    folder.emplace(path, effective_json(study), command.resumes());
+    open_results(command, path, effective_json(study), folder);
   });
   return study;
 }
@@ -148,9 +168,19 @@ Study<Experiment> prepare_study(const RunCommand& command, Job* job, std::option
 /// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
 int run_command(const RunCommand& command, const Console& console, Job* job) {
   std::optional<ResultsFolder> folder;  // rank 0's
-  Study<Experiment> study = prepare_study(command, job, folder);
+  std::vector<std::string> sets = command.sets;
+  FittingMesh mesh;
+  if (command.elastic) {
+    check_can_restart(job);
+    together(job, [&] { mesh = fitting_mesh(command.file, command.sets, job->size()); });
+    sets.push_back(mesh.set);
+  }
+  Study<Experiment> study = prepare_study(command, sets, job, folder);
   const std::filesystem::path path = results_path(command, study);
   if (folder) print_warnings(study, console);
+  if (const std::optional<Restart> restart = restart_of_environment(); restart && folder)
+    console.err << fmt::format("restart {} with {}: {}\n", restart->number,
+                               counted(job->size(), "process", "processes"), restart->why);
   Progress progress(console.err, console.terminal);
   InterruptionSignals signals(interrupting_signals(study),
                               folder ? "the run ends after this step with a checkpoint" : nullptr);
@@ -172,10 +202,14 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                .head = command.head(),
                                .job = job,
                                .profiles = &profiles,
+                               .restart = restart_of_environment(),
                                .interruption = &signals.interruption(),
                                .observer = &reporter};
     try {
-      run.variants.push_back(run_variant(member.root, member.name, settings));
+      const auto run_once = [&] { return run_variant(member.root, member.name, settings); };
+      run.variants.push_back(
+          command.elastic ? run_or_restart(*job, member.root.elastic, mesh, signals.interruption(), console, run_once)
+                          : run_once());
     } catch (...) {
       if (folder) folder->finish(run);
       throw;
@@ -211,14 +245,27 @@ void add_run(CLI::App& app, CommandCall& call) {
       app.add_flag("--fresh-head", command->fresh_head,
                    "with --resume: keep the backbone and begin a new head; classes and data may change")
           ->needs(resume);
-  app.add_flag(
-         "--grow-head", command->grow_head,
-         "with --resume: people are added to the head or dropped; the others keep their weights, by name where the "
-         "data have names; data and head.classes may change")
-      ->needs(resume)
-      ->excludes(fresh);
+  CLI::Option* const grow =
+      app.add_flag(
+             "--grow-head", command->grow_head,
+             "with --resume: people are added to the head or dropped; the others keep their weights, by name where the "
+             "data have names; data and head.classes may change")
+          ->needs(resume)
+          ->excludes(fresh);
+  app.add_flag("--elastic", command->elastic,
+               "in a job of sockets: when processes end, the others go on from the newest checkpoint, on a mesh of "
+               "elastic.meshes")
+      ->excludes(fresh)
+      ->excludes(grow);
   add_placements_option(app, command->automatic);
-  app.callback([&call, command] { call.code = run_command(*command, call.console, call.join()); });
+  app.callback([&call, command] {
+    call.is_elastic = command->elastic;
+    try {
+      call.code = run_command(*command, call.console, call.join());
+    } catch (const RankAssigned& found) {
+      restart_as(found.assignment(), {.number = found.assignment().restarts});
+    }
+  });
 }
 
 }  // namespace heddle

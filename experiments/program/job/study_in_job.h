@@ -15,7 +15,8 @@ void check_same_call(const std::string& text, const std::string& options, Job* j
 
 /// In a job the ranks of every variant are its processes, whatever transport the file names (nccl with device cuda,
 /// otherwise processes). InputError unless the job has as many processes as the largest mesh has ranks; processes
-/// beyond the mesh of a smaller variant take no part in it. Without a job, InputError for a transport that needs one.
-void fit_to_job(Study<Experiment>& study, const Job* job);
+/// beyond the mesh of a smaller variant take no part in it; an elastic job may have more. Without a job, InputError for
+/// a transport that needs one.
+void fit_to_job(Study<Experiment>& study, const Job* job, bool is_elastic);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-#include "experiments/program/study_in_job.h"
+#include "experiments/program/job/study_in_job.h"
 
 #include <algorithm>
 
@@ -28,7 +28,7 @@ void check_same_call(const std::string& text, const std::string& options, Job* j
   });
 }
 
-void fit_to_job(Study<Experiment>& study, const Job* job) {
+void fit_to_job(Study<Experiment>& study, const Job* job, bool is_elastic) {
   int ranks = 0;
   for (const auto& member : study.variants) ranks = std::max(ranks, ranks_of(member.root));
   for (auto& member : study.variants) {
@@ -38,7 +38,7 @@ void fit_to_job(Study<Experiment>& study, const Job* job) {
                        member.document.where("/transport"), experiment.transport, ranks);
     if (job != nullptr) experiment.transport = transport_of_jobs(name_of(experiment.device)).name;
   }
-  if (job != nullptr && job->size() != ranks)
+  if (job != nullptr && (is_elastic ? job->size() < ranks : job->size() != ranks))
     fail<InputError>("{}: expected as many processes as the largest mesh has ranks, {}, got {}: {}", study.name, ranks,
                      job->size(), start_of_job(ranks));
 }

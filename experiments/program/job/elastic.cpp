@@ -1,0 +1,146 @@
+#include "experiments/program/job/elastic.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "experiments/config/study.h"
+#include "experiments/program/study_checks.h"
+#include "experiments/training/ranks/unix_time.h"
+#include "experiments/training/ranks/world_options.h"
+#include "framework/description/text.h"
+#include "framework/error.h"
+#include "parallel/transports/processes/number.h"
+#include "parallel/transports/processes/tcp/rendezvous_address.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr const char* number_variable = "HEDDLE_RESTARTS";  // set_launch writes it
+constexpr const char* time_variable = "HEDDLE_RESTART_TIME";
+constexpr const char* cause_variable = "HEDDLE_RESTART_CAUSE";
+
+std::string set_of(const MeshConfig& mesh) {
+  return fmt::format(R"(mesh={{"dp":{},"pp":{},"tp":{}}})", mesh.dp, mesh.pp, mesh.tp);
+}
+
+const Experiment& only_variant(const Study<Experiment>& study) {
+  if (study.variants.size() != 1)
+    fail<InputError>("--elastic: expected an experiment with one variant, {} has {}", study.name,
+                     study.variants.size());
+  const Experiment& experiment = study.variants.front().root;
+  if (!experiment.train.save)
+    fail<InputError>("--elastic: without checkpoints there is nothing to continue from: train.save is false");
+  return experiment;
+}
+
+/// The preferred one first.
+std::vector<MeshConfig> meshes_of(const Experiment& experiment) {
+  std::vector<MeshConfig> meshes{experiment.mesh};
+  meshes.insert(meshes.end(), experiment.elastic.meshes.begin(), experiment.elastic.meshes.end());
+  return meshes;
+}
+
+/// The arguments of this process, as those of one that continues.
+std::vector<std::string> arguments_to_continue() {
+  std::ifstream line("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(line, argument, '\0');) arguments.push_back(argument);
+  std::erase_if(arguments, [](const std::string& argument) { return argument.starts_with("--force"); });
+  const bool resumes = std::any_of(arguments.begin(), arguments.end(),
+                                   [](const std::string& argument) { return argument.starts_with("--resume"); });
+  // Not at the end, where it could follow a `--`.
+  if (!resumes) arguments.insert(std::find(arguments.begin(), arguments.end(), "run") + 1, "--resume=auto");
+  return arguments;
+}
+
+}  // namespace
+
+std::optional<Restart> restart_of_environment() {
+  const char* const number = std::getenv(number_variable);
+  const char* const time = std::getenv(time_variable);
+  const char* const cause = std::getenv(cause_variable);
+  if (number == nullptr || time == nullptr || cause == nullptr) return {};
+  return Restart{.number = number_of<int>(number).value_or(0), .why = cause, .failed_at = std::strtod(time, nullptr)};
+}
+
+FittingMesh fitting_mesh(const std::filesystem::path& file, const std::vector<std::string>& sets, int processes) {
+  const Study<Experiment> study = checked(read_study<Experiment>(file, sets));
+  Experiment experiment = only_variant(study);
+  std::optional<FittingMesh> fitting;
+  std::vector<int> sizes;
+  for (const MeshConfig& mesh : meshes_of(experiment)) {
+    experiment.mesh = mesh;
+    sizes.push_back(ranks_of(experiment));
+    if (!fitting && sizes.back() <= processes) fitting = FittingMesh{set_of(mesh), sizes.front()};
+  }
+  if (fitting) return *fitting;
+  const std::string why = fmt::format("--elastic: the smallest mesh of {} has {} ranks, and there {} {}", study.name,
+                                      *std::min_element(sizes.begin(), sizes.end()), processes == 1 ? "is" : "are",
+                                      counted(processes, "process", "processes"));
+  if (restart_of_environment()) fail<RankFailed>("{}", why);
+  fail<InputError>("{}", why);
+}
+
+void check_can_restart(const Job* job) {
+  if (job == nullptr || !has_rendezvous_address())
+    fail<InputError>(
+        "--elastic: expected a job of processes that are connected by sockets, with RANK, WORLD_SIZE, MASTER_ADDR and "
+        "MASTER_PORT for each");
+}
+
+void check_goes_on(const std::filesystem::path& results) {
+  if (restart_of_environment() && std::filesystem::exists(results / "summary.json"))
+    fail<RankFailed>("{}: the job has ended without this process", results.string());
+}
+
+VariantResult run_or_restart(Job& job, const ElasticConfig& config, const FittingMesh& mesh,
+                             const Interruption& interruption, const Console& console,
+                             const std::function<VariantResult()>& run) {
+  const std::optional<Restart> last = restart_of_environment();
+  const bool may_restart = (last ? last->number : 0) < config.restarts;
+  // A failure of a process that is still there, such as too little memory, would only happen again.
+  const auto goes_on = [&] {
+    if (job.missing().empty() || interruption.signal != 0) return false;
+    if (!may_restart)
+      console.err << fmt::format("elastic.restarts: the job does not restart again after {}\n",
+                                 counted(config.restarts, "restart", "restarts"));
+    return may_restart;
+  };
+  std::optional<VariantResult> result;
+  std::string why;
+  try {
+    result = run();
+    if (result->status != VariantResult::Status::failed || !goes_on()) return *std::move(result);
+    why = result->error;
+  } catch (const RankFailed& error) {
+    if (!goes_on()) throw;
+    why = error.what();
+  }
+  console.err << fmt::format("{}; the other processes restart the job\n", why) << std::flush;
+  const double failed_at = unix_seconds();
+  const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(config.wait));
+  const std::optional<RankAssignment> assignment = job.regroup(wait, mesh.preferred);
+  if (!assignment || interruption.signal != 0) fail<RankFailed>("{}", why);
+  restart_as(*assignment, {.number = assignment->restarts, .why = why, .failed_at = failed_at});
+}
+
+void restart_as(const RankAssignment& assignment, const Restart& restart) {
+  set_launch(assignment);
+  ::setenv(time_variable, fmt::format("{:.3f}", restart.failed_at).c_str(), 1);
+  ::setenv(cause_variable, restart.why.c_str(), 1);
+  std::vector<std::string> arguments = arguments_to_continue();
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv("/proc/self/exe", argv.data());
+  fail("the program cannot be run again: {}", std::strerror(errno));
+}
+
+}  // namespace heddle
