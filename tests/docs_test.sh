@@ -22,6 +22,7 @@ results="needs the results of a command that does not run here"
 step="is a step of .ci/run"
 declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle bench"]=$long
+  ["tests/faults/faults.py --tries 12"]=$long
   ["./heddle bench collectives"]=$long
   ["./heddle bench data --images /data/lfw --crop 136 --size 64"]="needs a folder of photographs; tests/experiments/program/bench_test.cpp reads one"
   ["./heddle bench comparisons"]=$long
