@@ -10,11 +10,11 @@
 
 #include "experiments/config/json_identity.h"
 #include "experiments/program/commands/command.h"
-#include "experiments/program/job/elastic.h"
 #include "experiments/program/interruption_signals.h"
+#include "experiments/program/job/elastic.h"
+#include "experiments/program/job/study_in_job.h"
 #include "experiments/program/run_reporter.h"
 #include "experiments/program/run_results.h"
-#include "experiments/program/job/study_in_job.h"
 #include "experiments/program/study_input.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
