@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Provokes faults in jobs of processes, and counts what comes of them.
 
-    tests/faults/faults.py [--tries N] [--seed S] [FAULT ...]
+    tests/faults/faults.py [--tries N] [--seed S] [--timeout T] [FAULT ...]
 
 Without a name, all faults. A job `goes on` if it trains to its end, where possible with the bits of a run without a
 fault; otherwise all of its processes must end by themselves, with an exit code and an error that names the cause: it is
@@ -132,8 +132,9 @@ class Job:
 class Faults:
     """Each fault is a method: it provokes one, and returns whether the job went on, and the seconds that it took."""
 
-    def __init__(self, work, rng):
+    def __init__(self, work, rng, timeout):
         self.work = work
+        self.timeout = timeout
         self.rng = rng
         self.tries = 0
         self.whole = {}
@@ -161,7 +162,7 @@ class Faults:
     def rank_killed(self):
         """kill -9 of a rank other than 0 of an elastic job, whose launcher starts it again"""
         whole = self.reference()
-        job = self.started("--elastic")
+        job = self.started("--elastic", "--set", "elastic.wait=60")  # it is not waited for longer than it takes
         job.wait_for_step(self.some_step())
         rank = self.rng.randrange(1, RANKS)
         os.kill(job.program(rank), signal.SIGKILL)
@@ -220,15 +221,15 @@ class Faults:
         return True, pause
 
     def stopped(self):
-        """a rank is stopped for good, with a timeout of 3 s"""
-        job = self.started("--set", "timeout=3", "--set", "train.steps=1000000")
+        """a rank is stopped for good, with the timeout of --timeout"""
+        job = self.started("--set", f"timeout={self.timeout}", "--set", "train.steps=1000000")
         job.wait_for_step(self.some_step())
         rank = self.rng.randrange(RANKS)
         pid = job.program(rank)
         begin = time.monotonic()
         os.kill(pid, signal.SIGSTOP)
         while sum(process.poll() is None for process in job.processes) > 1:
-            expect(time.monotonic() - begin < 60, f"processes wait for ever: {job.errors()}")
+            expect(time.monotonic() - begin < self.timeout + 60, f"processes wait for ever: {job.errors()}")
             time.sleep(0.01)
         seconds = time.monotonic() - begin
         codes = [process.poll() for process in job.processes]
@@ -331,6 +332,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tries", type=int, default=3, help="of each fault (default: 3)")
     parser.add_argument("--seed", type=int, default=1, help="draws ranks and moments (default: 1)")
+    parser.add_argument("--timeout", type=int, default=3, help="seconds, where a rank is stopped for good (default: 3)")
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=", ".join(NAMES))
     arguments = parser.parse_args()
     for name in arguments.faults:
@@ -345,7 +347,7 @@ def main():
         reason = ""
         for number in range(arguments.tries):
             with tempfile.TemporaryDirectory(prefix="heddle-faults-") as work:
-                faults = Faults(Path(work), random.Random(f"{name} {arguments.seed} {number}"))
+                faults = Faults(Path(work), random.Random(f"{name} {arguments.seed} {number}"), arguments.timeout)
                 try:
                     goes_on, seconds = getattr(faults, name)()
                     went_on += goes_on
