@@ -1,8 +1,8 @@
 #include "experiments/program/checkpoint_study.h"
 
 #include "experiments/config/json_identity.h"
-#include "experiments/program/study_checks.h"
 #include "experiments/program/job/study_in_job.h"
+#include "experiments/program/study_checks.h"
 #include "experiments/training/checkpoints/checkpoint.h"
 #include "parallel/transports/transports.h"
 

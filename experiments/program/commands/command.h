@@ -23,7 +23,7 @@ struct CommandCall {
   /// Joins the job that the environment describes, and returns it; null if there is none.
   std::function<Job*()> join;
   bool is_elastic = false;  // whether that job can be formed anew; set before it is joined
-  int code = 0;  // the exit code, set by the command
+  int code = 0;             // the exit code, set by the command
 };
 
 /// Each of these adds the options of a command and a callback, which runs it.
