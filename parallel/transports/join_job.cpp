@@ -50,13 +50,19 @@ std::optional<Launch> launch_of_environment() {
   };
   // No launcher owns these names, and other software may set them, too.
   constexpr Names plain{"RANK", "WORLD_SIZE", "LOCAL_RANK"};
+  const char* const listen_host = std::getenv(listen_host_variable);
   // Slurm's are those of a step, which srun starts: a batch script by itself is not a rank.
   for (const Names names : {plain, Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
                             Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
                             Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}})
     if (const auto rank = number_in(names.rank), size = number_in(names.size); rank && size)
       if (names.rank != plain.rank || has_rendezvous_address())
-        return Launch{*rank, *size, local_rank_in(names.local_rank)};
+        return Launch{.rank = *rank,
+                      .size = *size,
+                      .local_rank = local_rank_in(names.local_rank),
+                      .restarts = number_in(restarts_variable).value_or(0),
+                      .first_size = number_in(first_size_variable).value_or(0),
+                      .listen_host = listen_host != nullptr ? listen_host : ""};
   return {};
 }
 
@@ -67,9 +73,6 @@ std::unique_ptr<Job> join_job(const std::function<void(const std::string&)>& on_
     return nullptr;
   }
   launch->is_elastic = is_elastic;
-  launch->restarts = number_in(restarts_variable).value_or(0);
-  launch->first_size = number_in(first_size_variable).value_or(0);
-  if (const char* const host = std::getenv(listen_host_variable)) launch->listen_host = host;
   if (std::unique_ptr<Wire> wire = join(*launch, on_note)) return std::make_unique<Job>(std::move(wire));
   if (launch->size == 1) return nullptr;
   fail<InputError>(

@@ -136,14 +136,21 @@ void open_results(const RunCommand& command, const std::filesystem::path& path, 
   if (command.replace) std::filesystem::remove_all(path / "checkpoint");
 }
 
-/// Reads the study and checks, on all processes together, that it can run. Rank 0's process gets the results folder.
-Study<Experiment> prepare_study(const RunCommand& command, const std::vector<std::string>& sets, Job* job,
-                                std::optional<ResultsFolder>& folder) {
+struct PreparedStudy {
   Study<Experiment> study;
+  int preferred_ranks = 1;  // of the mesh in the file, where an elastic job has taken another one
+};
+
+/// Reads the study and checks, on all processes together, that it can run. Rank 0's process gets the results folder.
+PreparedStudy prepare_study(const RunCommand& command, Job* job, std::optional<ResultsFolder>& folder) {
+  if (command.elastic) check_can_restart(job);
+  Study<Experiment> study;
+  int preferred_ranks = 1;
   // All processes use one type, whatever their machines are.
   const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
   together(job, [&] {
-    study = checked(read_study<Experiment>(command.file, sets), is_bf16_fast);
+    study = checked(read_study<Experiment>(command.file, command.sets), is_bf16_fast);
+    if (command.elastic) preferred_ranks = choose_mesh(study, job->size());
     fit_to_job(study, job, command.elastic);
     if (command.automatic) place_automatically(study);
   });
@@ -162,20 +169,14 @@ Study<Experiment> prepare_study(const RunCommand& command, const std::vector<std
     check_earlier_run(command, path);
     open_results(command, path, effective_json(study), folder);
   });
-  return study;
+  return {std::move(study), preferred_ranks};
 }
 
 /// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
 int run_command(const RunCommand& command, const Console& console, Job* job) {
   std::optional<ResultsFolder> folder;  // rank 0's
-  std::vector<std::string> sets = command.sets;
-  FittingMesh mesh;
-  if (command.elastic) {
-    check_can_restart(job);
-    together(job, [&] { mesh = fitting_mesh(command.file, command.sets, job->size()); });
-    sets.push_back(mesh.set);
-  }
-  Study<Experiment> study = prepare_study(command, sets, job, folder);
+  PreparedStudy prepared = prepare_study(command, job, folder);
+  Study<Experiment>& study = prepared.study;
   const std::filesystem::path path = results_path(command, study);
   if (folder) print_warnings(study, console);
   if (const std::optional<Restart> restart = restart_of_environment(); restart && folder)
@@ -207,9 +208,9 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                .observer = &reporter};
     try {
       const auto run_once = [&] { return run_variant(member.root, member.name, settings); };
-      run.variants.push_back(
-          command.elastic ? run_or_restart(*job, member.root.elastic, mesh, signals.interruption(), console, run_once)
-                          : run_once());
+      run.variants.push_back(command.elastic ? run_or_restart(*job, member.root.elastic, prepared.preferred_ranks,
+                                                              signals.interruption(), console, run_once)
+                                             : run_once());
     } catch (...) {
       if (folder) folder->finish(run);
       throw;

@@ -9,32 +9,24 @@
 
 #include <unistd.h>
 
-#include "experiments/config/study.h"
-#include "experiments/program/study_checks.h"
 #include "experiments/training/ranks/unix_time.h"
 #include "experiments/training/ranks/world_options.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
-#include "parallel/transports/processes/number.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
 
 namespace heddle {
 
 namespace {
 
-constexpr const char* number_variable = "HEDDLE_RESTARTS";  // set_launch writes it
 constexpr const char* time_variable = "HEDDLE_RESTART_TIME";
 constexpr const char* cause_variable = "HEDDLE_RESTART_CAUSE";
 
-std::string set_of(const MeshConfig& mesh) {
-  return fmt::format(R"(mesh={{"dp":{},"pp":{},"tp":{}}})", mesh.dp, mesh.pp, mesh.tp);
-}
-
-const Experiment& only_variant(const Study<Experiment>& study) {
+Experiment& only_variant(Study<Experiment>& study) {
   if (study.variants.size() != 1)
     fail<InputError>("--elastic: expected an experiment with one variant, {} has {}", study.name,
                      study.variants.size());
-  const Experiment& experiment = study.variants.front().root;
+  Experiment& experiment = study.variants.front().root;
   if (!experiment.train.save)
     fail<InputError>("--elastic: without checkpoints there is nothing to continue from: train.save is false");
   return experiment;
@@ -63,24 +55,21 @@ std::vector<std::string> arguments_to_continue() {
 }  // namespace
 
 std::optional<Restart> restart_of_environment() {
-  const char* const number = std::getenv(number_variable);
   const char* const time = std::getenv(time_variable);
   const char* const cause = std::getenv(cause_variable);
-  if (number == nullptr || time == nullptr || cause == nullptr) return {};
-  return Restart{.number = number_of<int>(number).value_or(0), .why = cause, .failed_at = std::strtod(time, nullptr)};
+  const std::optional<Launch> launch = launch_of_environment();
+  if (!launch || launch->restarts == 0 || time == nullptr || cause == nullptr) return {};
+  return Restart{.number = launch->restarts, .why = cause, .failed_at = std::strtod(time, nullptr)};
 }
 
-FittingMesh fitting_mesh(const std::filesystem::path& file, const std::vector<std::string>& sets, int processes) {
-  const Study<Experiment> study = checked(read_study<Experiment>(file, sets));
-  Experiment experiment = only_variant(study);
-  std::optional<FittingMesh> fitting;
+int choose_mesh(Study<Experiment>& study, int processes) {
+  Experiment& experiment = only_variant(study);
   std::vector<int> sizes;
   for (const MeshConfig& mesh : meshes_of(experiment)) {
     experiment.mesh = mesh;
     sizes.push_back(ranks_of(experiment));
-    if (!fitting && sizes.back() <= processes) fitting = FittingMesh{set_of(mesh), sizes.front()};
+    if (sizes.back() <= processes) return sizes.front();
   }
-  if (fitting) return *fitting;
   const std::string why = fmt::format("--elastic: the smallest mesh of {} has {} ranks, and there {} {}", study.name,
                                       *std::min_element(sizes.begin(), sizes.end()), processes == 1 ? "is" : "are",
                                       counted(processes, "process", "processes"));
@@ -100,9 +89,8 @@ void check_goes_on(const std::filesystem::path& results) {
     fail<RankFailed>("{}: the job has ended without this process", results.string());
 }
 
-VariantResult run_or_restart(Job& job, const ElasticConfig& config, const FittingMesh& mesh,
-                             const Interruption& interruption, const Console& console,
-                             const std::function<VariantResult()>& run) {
+VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred, const Interruption& interruption,
+                             const Console& console, const std::function<VariantResult()>& run) {
   const std::optional<Restart> last = restart_of_environment();
   const bool may_restart = (last ? last->number : 0) < config.restarts;
   // A failure of a process that is still there, such as too little memory, would only happen again.
@@ -126,7 +114,7 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, const Fittin
   console.err << fmt::format("{}; the other processes restart the job\n", why) << std::flush;
   const double failed_at = unix_seconds();
   const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(config.wait));
-  const std::optional<RankAssignment> assignment = job.regroup(wait, mesh.preferred);
+  const std::optional<RankAssignment> assignment = job.regroup(wait, preferred);
   if (!assignment || interruption.signal != 0) fail<RankFailed>("{}", why);
   restart_as(*assignment, {.number = assignment->restarts, .why = why, .failed_at = failed_at});
 }

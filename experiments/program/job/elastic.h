@@ -6,9 +6,8 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
+#include "experiments/config/study.h"
 #include "experiments/program/console.h"
 #include "experiments/training/experiment.h"
 #include "experiments/training/interruption.h"
@@ -20,14 +19,10 @@ namespace heddle {
 /// Number, time and cause of the restart that began this process's job; nothing in a job that the user has started.
 std::optional<Restart> restart_of_environment();
 
-struct FittingMesh {
-  std::string set;    // for --set
-  int preferred = 1;  // the ranks of the experiment's own mesh
-};
-/// The first of an experiment's meshes that has at most as many ranks as there are processes: its own, and those of
-/// elastic.meshes. InputError if there is none at the first start, if a mesh does not fit the experiment, if the file
-/// has several variants, or if its runs do not save. RankFailed if there is none after a restart.
-FittingMesh fitting_mesh(const std::filesystem::path& file, const std::vector<std::string>& sets, int processes);
+/// Gives a checked study the first of its meshes that has at most as many ranks as there are processes: its own, or one
+/// of elastic.meshes. Returns the number of ranks of its own. InputError if there is none at the first start, if the
+/// study has several variants, or if its runs do not save. RankFailed if there is none after a restart.
+int choose_mesh(Study<Experiment>& study, int processes);
 
 /// InputError unless the processes of this job can restart it: they are connected by sockets.
 void check_can_restart(const Job* job);
@@ -37,11 +32,10 @@ void check_can_restart(const Job* job);
 void check_goes_on(const std::filesystem::path& results);
 
 /// Returns what `run` does, unless processes of the job end meanwhile. Then the others restart the job, as often as
-/// elastic.restarts allows, and this process runs the program again as its part in that; but not if it is asked to end.
-/// RankFailed if the others go on without this process.
-VariantResult run_or_restart(Job& job, const ElasticConfig& config, const FittingMesh& mesh,
-                             const Interruption& interruption, const Console& console,
-                             const std::function<VariantResult()>& run);
+/// elastic.restarts allows, with up to `preferred` processes if lost ones come back, and this process runs the program
+/// again as its part in that; but not if it is asked to end. RankFailed if the others go on without this process.
+VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred, const Interruption& interruption,
+                             const Console& console, const std::function<VariantResult()>& run);
 
 /// Runs the program again, with the rank that was assigned to this process.
 [[noreturn]] void restart_as(const RankAssignment& assignment, const Restart& restart);

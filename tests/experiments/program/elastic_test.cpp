@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/program/study_checks.h"
 #include "framework/error.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/program/called.h"
@@ -24,21 +25,31 @@ Json elastic_study() {
   return experiment;
 }
 
+struct Chosen {
+  MeshConfig mesh;
+  int preferred;
+};
+Chosen chosen_mesh(const std::string& file, const std::vector<std::string>& sets, int processes) {
+  Study<Experiment> study = checked(read_study<Experiment>(file, sets));
+  const int preferred = choose_mesh(study, processes);
+  return {study.variants.front().root.mesh, preferred};
+}
+
 }  // namespace
 
 TEST_CASE("elastic: the first mesh that has no more ranks than there are processes, the experiment's own first") {
   Files files;
   const std::string file = files.write(elastic_study());
-  const std::string four = R"(mesh={"dp":4,"pp":1,"tp":1})";
-  const std::string two = R"(mesh={"dp":2,"pp":1,"tp":1})";
-  for (const auto& [processes, set] : {std::pair{5, four}, {4, four}, {3, two}, {2, two}}) {
-    CHECK(fitting_mesh(file, {}, processes).set == set);
-    CHECK(fitting_mesh(file, {}, processes).preferred == 4);
+  const MeshConfig four{.dp = 4};
+  const MeshConfig two{.dp = 2};
+  for (const auto& [processes, mesh] : {std::pair{5, four}, {4, four}, {3, two}, {2, two}}) {
+    CHECK(chosen_mesh(file, {}, processes).mesh == mesh);
+    CHECK(chosen_mesh(file, {}, processes).preferred == 4);
   }
-  CHECK(fitting_mesh(file, {"mesh.dp=2"}, 4).set == two);
-  CHECK_THROWS_WITH_AS(fitting_mesh(file, {}, 1),
+  CHECK(chosen_mesh(file, {"mesh.dp=2"}, 4).mesh == two);
+  CHECK_THROWS_WITH_AS(chosen_mesh(file, {}, 1),
                        "--elastic: the smallest mesh of small has 2 ranks, and there is 1 process", InputError);
-  CHECK_THROWS_WITH_AS(fitting_mesh(file, {"elastic.meshes=[]"}, 3),
+  CHECK_THROWS_WITH_AS(chosen_mesh(file, {"elastic.meshes=[]"}, 3),
                        "--elastic: the smallest mesh of small has 4 ranks, and there are 3 processes", InputError);
 }
 
@@ -46,11 +57,11 @@ TEST_CASE("elastic: every mesh must fit the experiment, which has one variant an
   Files files;
   Json experiment = elastic_study();
   const std::string file = files.write(experiment);
-  CHECK_THROWS_WITH_AS(fitting_mesh(file, {"train.save=false"}, 4),
+  CHECK_THROWS_WITH_AS(chosen_mesh(file, {"train.save=false"}, 4),
                        "--elastic: without checkpoints there is nothing to continue from: train.save is false",
                        InputError);
   experiment["variants"] = {{{"name", "a"}}, {{"name", "b"}, {"patch", {{"seed", 2}}}}};
-  CHECK_THROWS_WITH_AS(fitting_mesh(files.write(experiment, "variants.json"), {}, 4),
+  CHECK_THROWS_WITH_AS(chosen_mesh(files.write(experiment, "variants.json"), {}, 4),
                        "--elastic: expected an experiment with one variant, small has 2", InputError);
   const Called wrong = call({"validate", file, "--set", R"(elastic.meshes=[{"dp":2},{"pp":64}])"});
   CHECK(wrong.code == 2);

@@ -9,7 +9,7 @@ namespace heddle::cpu {
 
 namespace {
 
-/// Of k: so many that the copies take at most 16 MiB.
+/// How many of the k rows are copied at a time: their copies take at most 16 MiB.
 std::int64_t rows_per_block(const GemmShape& s) {
   constexpr std::int64_t max_rows = 1024;
   constexpr std::int64_t max_elements = std::int64_t{4} << 20;

@@ -14,7 +14,7 @@ struct NetworkInterface {
   std::uint32_t host = 0;  // in network order
 };
 
-/// Those of this machine that are up.
+/// The interfaces of this machine that are up.
 std::vector<NetworkInterface> network_interfaces();
 /// The first with this name, or in this subnet (`10.0.0.0/8`; an address is a subnet of its own). InputError if there
 /// is none, with a list of those that exist.

@@ -91,21 +91,14 @@ bool Regroup::are_left_ranks_here(const Others& others) const {
   return true;
 }
 
-void turn_away(const TcpSocket& socket, std::string_view why) {
-  const TcpReply header{.kind = TcpReply::Kind::failed, .bytes = static_cast<std::uint32_t>(why.size())};
-  const auto end = Clock::now() + patience_to_send;
-  if (socket.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done)
-    (void)socket.write(std::as_bytes(std::span(why)), end);
-}
-
 RankAssignment Regroup::lead() const {
   Others others;
   TcpListener listener(listening_, secret_);
   const auto begin = Clock::now();
   for (;;) {
-    const bool has_enough = static_cast<int>(others.size()) + 1 >= now_.enough || Clock::now() >= begin + now_.wait;
-    if (are_left_ranks_here(others) && has_enough) break;
-    const auto end = begin + (are_left_ranks_here(others) ? now_.wait : std::max(now_.wait, now_.patience));
+    const bool are_all_here = are_left_ranks_here(others);
+    if (are_all_here && static_cast<int>(others.size()) + 1 >= now_.enough) break;
+    const auto end = begin + (are_all_here ? now_.wait : std::max(now_.wait, now_.patience));
     if (Clock::now() >= end) break;
     std::optional<TcpListener::Incoming> came = listener.next({}, end);
     if (!came) continue;
@@ -113,10 +106,12 @@ RankAssignment Regroup::lead() const {
     const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
       return other.hello.rank == hello.rank && other.hello.job == hello.job && other.socket.is_peer_open();
     });
-    if (hello.is_elastic == 0 || is_here || (!is_member(hello) && !was_started_again(hello, others)))
-      turn_away(came->socket, "the job restarts without this process, whose rank it does not lack");
-    else
+    if (hello.is_elastic == 0 || is_here || (!is_member(hello) && !was_started_again(hello, others))) {
+      constexpr std::string_view why = "the job restarts without this process, whose rank it does not lack";
+      send_reply(came->socket, TcpReply::Kind::failed, std::as_bytes(std::span(why)));
+    } else {
       others.push_back(std::move(*came));
+    }
   }
   // Some may have ended while they waited.
   std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
@@ -126,16 +121,10 @@ RankAssignment Regroup::lead() const {
   std::sort(others.begin(), others.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
   const int size = static_cast<int>(others.size()) + 1;
   for (int p = 1; p < size; ++p) {
-    const TcpReply header{.kind = TcpReply::Kind::assignment, .bytes = sizeof(TcpAssignment)};
-    const TcpAssignment given{.rank = p,
-                              .size = size,
-                              .restarts = now_.launch.restarts + 1,
-                              .first_size = now_.launch.first_size != 0 ? now_.launch.first_size : now_.launch.size};
-    const TcpSocket& socket = others[static_cast<std::size_t>(p) - 1].socket;
-    const auto end = Clock::now() + patience_to_send;
+    const TcpAssignment given{.rank = p, .size = size, .restarts = now_.launch.restarts + 1};
     // A process that does not receive it is missing in the rendezvous that follows, which then fails.
-    if (socket.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done)
-      (void)socket.write(std::as_bytes(std::span(&given, 1)), end);
+    send_reply(others[static_cast<std::size_t>(p) - 1].socket, TcpReply::Kind::assignment,
+               std::as_bytes(std::span(&given, 1)));
   }
   return assignment(0, size, now_.launch.restarts + 1, now_.launch.rank);
 }

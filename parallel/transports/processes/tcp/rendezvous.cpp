@@ -65,7 +65,6 @@ class Rendezvous {
   void receive();
   bool turn_away_stray(TcpListener& listener, const TcpListener::Incoming& stray) const;
   void check(const TcpHello& hello, const TcpAddress& from) const;
-  static void answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
   void refuse(TcpReply::Kind kind, std::string_view why);
   [[noreturn]] void fail_reply(const std::string& what) const {
     fail<RankFailed>("{} answered with {}: all processes must run the same build of this program", leader(), what);
@@ -104,7 +103,8 @@ void Rendezvous::run_leader() {
     refuse(TcpReply::Kind::failed, error.what());
     throw;
   }
-  for (int p = 1; p < launch_.size; ++p) answer(socket(p), TcpReply::Kind::hellos, std::as_bytes(std::span(hellos_)));
+  for (int p = 1; p < launch_.size; ++p)
+    send_reply(socket(p), TcpReply::Kind::hellos, std::as_bytes(std::span(hellos_)));
 }
 
 void Rendezvous::join_leader() {
@@ -259,7 +259,7 @@ bool Rendezvous::turn_away_stray(TcpListener& listener, const TcpListener::Incom
     listener.note_turned_away(stray.socket.there(),
                               fmt::format("it has seen {} of the job's {} restarts", came.restarts, launch_.restarts));
     constexpr std::string_view why = "the job has restarted without this process, which came too late";
-    answer(stray.socket, TcpReply::Kind::failed, std::as_bytes(std::span(why)));
+    send_reply(stray.socket, TcpReply::Kind::failed, std::as_bytes(std::span(why)));
     return true;
   }
   if (came.size == launch_.size && came.rank > launch_.rank && came.rank < launch_.size) return false;
@@ -267,7 +267,7 @@ bool Rendezvous::turn_away_stray(TcpListener& listener, const TcpListener::Incom
   listener.note_turned_away(from, fmt::format("it is rank {} of {}", came.rank, came.size));
   const std::string why = fmt::format("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}",
                                       came.rank, came.size, to_string(from), launch_.rank, launch_.size);
-  answer(stray.socket, TcpReply::Kind::wrong_input, std::as_bytes(std::span(why)));
+  send_reply(stray.socket, TcpReply::Kind::wrong_input, std::as_bytes(std::span(why)));
   return true;
 }
 
@@ -280,20 +280,11 @@ void Rendezvous::check(const TcpHello& came, const TcpAddress& from) const {
     fail<RankFailed>("rank {}, which connected from {}, names no port at which it listens", came.rank, to_string(from));
 }
 
-void Rendezvous::answer(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content) {
-  TcpReply header;
-  header.kind = kind;
-  header.bytes = static_cast<std::uint32_t>(content.size());
-  // The loss of a process that does not receive it is noticed later.
-  const Deadline end = TcpSocket::Clock::now() + grace;
-  if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
-}
-
 void Rendezvous::refuse(TcpReply::Kind kind, std::string_view why) {
   const auto text = std::as_bytes(std::span(why.substr(0, TcpReply::max_bytes)));
-  if (incoming_ && incoming_->socket.is_open()) answer(incoming_->socket, kind, text);
+  if (incoming_ && incoming_->socket.is_open()) send_reply(incoming_->socket, kind, text);
   for (const TcpSocket& other : sockets_)
-    if (other.is_open()) answer(other, kind, text);
+    if (other.is_open()) send_reply(other, kind, text);
 }
 
 void Rendezvous::read(std::span<std::byte> bytes, Deadline end) {
@@ -361,6 +352,12 @@ TcpAddress Rendezvous::reachable(TcpAddress address) const {
 }
 
 }  // namespace
+
+void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content) {
+  const TcpReply header{.kind = kind, .bytes = static_cast<std::uint32_t>(content.size())};
+  const Deadline end = TcpSocket::Clock::now() + grace;
+  if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
+}
 
 RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience,
                             const JobSecret& secret) {

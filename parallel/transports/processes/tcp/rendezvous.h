@@ -2,7 +2,9 @@
 // the list to all, and each connects to the ranks below its own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "parallel/communicator/transport.h"
@@ -25,14 +27,16 @@ struct TcpReply {
   std::uint32_t bytes = 0;  // that follow
 };
 
+/// Sends a reply and what follows it. The loss of a process that does not receive it is noticed later.
+void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
+
 /// The rank of a process in a job that restarts (regroup.h).
 struct TcpAssignment {
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::int32_t restarts = 0;
-  std::int32_t first_size = 0;
 
-  bool is_possible() const { return rank > 0 && rank < size && size <= max_ranks && restarts > 0 && first_size > 0; }
+  bool is_possible() const { return rank > 0 && rank < size && size <= max_ranks && restarts > 0; }
 };
 
 struct RendezvousResult {
