@@ -22,6 +22,12 @@ class InputError : public Error {
   using Error::Error;
 };
 
+/// Results cannot be written: the disk is full, has failed, or accepts no writes any more. Exit code 5.
+class DiskError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 /// A rank needed more memory than its budget. Exit code 3.
 class OutOfMemory : public Error {
  public:

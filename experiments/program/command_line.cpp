@@ -131,6 +131,8 @@ int report_errors(int argc, const char* const* argv, const Console& console, std
     const int code = dispatch(app, argc, argv, console, job, all);
     if (!console.out.flush()) fail("standard output cannot be written: the disk is full, or it was closed");
     return code;
+  } catch (const DiskError& error) {
+    return report(error, 5);
   } catch (const InputError& error) {
     return report(error, 2);
   } catch (const OutOfMemory& error) {

@@ -16,7 +16,8 @@ EarlierRun RunReporter::on_begin(std::int64_t first_step) {
 }
 
 void RunReporter::on_step(const StepRecord& record) {
-  folder_->step(record);
+  if (const auto fault = folder_->step(record))
+    on_note(*fault + ": the lines of the steps stay in memory until there is room");
   if (!record.accuracies.empty()) {
     progress_.clear();
     console_.err << fmt::format("step {}:", record.step + 1);

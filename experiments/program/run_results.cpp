@@ -19,6 +19,8 @@ int exit_code(const VariantResult& result) {
       return 2;
     case VariantResult::Status::interrupted:
       return 128 + result.interrupted_by;
+    case VariantResult::Status::not_saved:
+      return 5;
   }
   return 1;
 }

@@ -92,6 +92,7 @@ std::string to_text(const MetricsLine& line) {
     if (!numbers.empty()) json[key] = OrderedJson::object();
     for (const auto& [name, number] : numbers) json[key][name] = number;
   };
+  if (line.record.save_wait) json["save_wait"] = *line.record.save_wait;
   add_named("losses", line.record.losses);
   add_named("accuracy", line.record.accuracies);
   if (!line.record.restarts.empty()) json["restarts"] = restarts_json(line.record.restarts);
@@ -128,6 +129,7 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
                                 .accuracies = named_numbers(json, "accuracy"),
                                 .seconds = number("seconds").value_or(0),
                                 .restarts = restarts_of(json),
+                                .save_wait = number("save_wait"),
                                 .loader_wait = number("loader_wait")},
                      .samples_per_second = number("samples_per_second"),
                      .time = number("time").value_or(0)};
@@ -225,29 +227,41 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   }
   make_folder(events);
   write_file_atomically(events / event_file_name, event_text);
-  events_ = FileDescriptor::open_for_appending(events / event_file_name);
-  metrics_ = FileDescriptor::open_for_appending(metrics);
+  flush();  // the lines of the variant before this one
+  events_.emplace(events / event_file_name);
+  metrics_.emplace(metrics);
   return earlier;
 }
 
-void ResultsFolder::step(const StepRecord& record) {
+void ResultsFolder::flush() {
+  if (metrics_) metrics_->flush();
+  if (events_) events_->flush();
+}
+
+std::optional<std::string> ResultsFolder::step(const StepRecord& record) {
   MetricsLine line{.variant = variant_, .record = record, .samples_per_second = {}, .time = unix_seconds()};
   if (record.seconds > 0) line.samples_per_second = static_cast<double>(batch_) / record.seconds;
-  metrics_->write(to_text(line));
-  events_->write(event_of(line));
+  std::optional<std::string> fault = metrics_->append(to_text(line));
+  events_->append(event_of(line));
+  return fault;
 }
 
 void ResultsFolder::write(const RunResult& run) {
   check_that_it_is_there();
   begin();
+  flush();
   write_file_atomically(path_ / "summary.json", summary_json(run));
   write_file_atomically(path_ / "memory.csv", memory_csv(run));
   if (const std::string roc = roc_csv(run); !roc.empty()) write_file_atomically(path_ / "roc.csv", roc);
   AtomicFile trace(path_ / "trace.json");
   write_trace(trace, run);
   trace.commit();
+  write_schedules(run);
   written_variants_ = run.variants.size();
   written_at_ = now_();
+}
+
+void ResultsFolder::write_schedules(const RunResult& run) {
   if (run.variants.empty()) return;
   if (schedules_ == 0) write_file_atomically(path_ / "schedule.csv", schedule_csv(run.variants.front()));
   schedules_ = std::max<std::size_t>(schedules_, 1);
@@ -271,7 +285,8 @@ void ResultsFolder::write_if_due(const RunResult& run) {
 }
 
 void ResultsFolder::finish(const RunResult& run) {
-  if (written_variants_ < run.variants.size()) write(run);
+  if (written_variants_ < run.variants.size()) return write(run);
+  flush();
 }
 
 }  // namespace heddle

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "experiments/results/appended_file.h"
 #include "experiments/results/progress.h"
 #include "experiments/training/result.h"
 #include "framework/files/atomic_file.h"
@@ -42,20 +43,24 @@ class ResultsFolder {
   EarlierRun begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
   /// When the run begins, the summary of the run that it resumes is removed, too.
   void forget_summary() { forgets_summary_ = true; }
-  /// One line of metrics.jsonl and one TensorBoard record, handed to the system at once: a killed run keeps them.
-  void step(const StepRecord& record);
-  /// Writes all other files; may be called with what there is so far. schedule.csv is the first variant's; where there
+  /// One line of metrics.jsonl and one TensorBoard record, handed to the system at once: a killed run keeps them. What
+  /// a full disk does not take stays in memory and is tried again at the next step; returns the reason, once.
+  std::optional<std::string> step(const StepRecord& record);
+  /// Writes all other files; may be called with what there is so far. DiskError if the disk takes no more: it may be
+  /// called again then. schedule.csv is the first variant's; where there
   /// are several, each has its own in variants/NAME/.
   void write(const RunResult& run);
   /// The same after each variant, unless the last write was less than a second ago and had nearly as many variants: so
   /// that a study of n short variants is written O(log n) times, and no run that is killed loses more than the last
   /// second of its summary.
   void write_if_due(const RunResult& run);
-  /// Writes the variants that the last write did not include.
+  /// Writes what is not yet written.
   void finish(const RunResult& run);
 
  private:
   void begin();
+  void flush();
+  void write_schedules(const RunResult& run);
   /// Error if the folder was removed or replaced since it was made: further files would be incomplete.
   void check_that_it_is_there() const;
 
@@ -72,8 +77,8 @@ class ResultsFolder {
   std::size_t schedules_ = 0;  // variants whose schedule.csv is there
   std::string variant_;
   std::int64_t batch_ = 0;
-  std::optional<FileDescriptor> metrics_;
-  std::optional<FileDescriptor> events_;
+  std::optional<AppendedFile> metrics_;
+  std::optional<AppendedFile> events_;
 };
 
 }  // namespace heddle

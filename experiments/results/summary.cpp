@@ -43,11 +43,19 @@ OrderedJson rank_json(const RankResult& rank, bool timed, const std::vector<doub
           {"coordinates", coordinates},
           {"peak_bytes", peak},
           {"peak_offloaded_bytes", rank.peak_offloaded},
+          {"checkpoint_copy_bytes", rank.checkpoint_copy},
           {"reserved_bytes", or_null(rank.reserved_bytes)},
           {"sent_bytes", rank.sent_bytes},
           {"received_bytes", rank.received_bytes},
           {"busy_seconds", timed ? OrderedJson(rank.busy_seconds) : OrderedJson(nullptr)},
           {"utilisation", index < shares.size() ? OrderedJson(shares[index]) : OrderedJson(nullptr)}};
+}
+
+OrderedJson lost_checkpoints_json(const VariantResult& variant) {
+  OrderedJson rows = OrderedJson::array();
+  for (const LostCheckpoint& lost : variant.lost_checkpoints)
+    rows.push_back({{"steps", lost.steps}, {"why", lost.why}});
+  return rows;
 }
 
 /// The convolutions of all ranks, each once.
@@ -205,6 +213,8 @@ OrderedJson variant_json(const RunResult& run, const VariantResult& variant) {
       {"loss", {{"first", or_null(first_loss(variant))}, {"last", or_null(last_loss(variant))}}},
       {"loss_per_step", losses},
       {"restarts", restarts_json(variant.restarts)},
+      {"save_wait_seconds", variant.save_wait},
+      {"lost_checkpoints", lost_checkpoints_json(variant)},
       {"skipped_steps", or_null(skipped_steps(variant))},
       {"step_seconds", seconds_json(variant)},
       {"samples_per_second", or_null(samples)},

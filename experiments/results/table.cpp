@@ -118,6 +118,8 @@ std::string_view verb_of(VariantResult::Status status) {
       return "met a broken image";
     case VariantResult::Status::interrupted:
       return "was interrupted";
+    case VariantResult::Status::not_saved:
+      return "trained all steps and could not be saved";
   }
   return "";
 }
@@ -139,6 +141,19 @@ std::string restarts_text(const RunResult& run) {
                                counted(restart.ranks, "rank", "ranks"), restart.step, restart.seconds,
                                restart.why.empty() ? "" : ": " + restart.why),
                    table_width, 2);
+  return text;
+}
+
+std::string lost_checkpoints_text(const RunResult& run) {
+  std::string text;
+  for (const VariantResult& variant : run.variants)
+    for (const LostCheckpoint& lost : variant.lost_checkpoints) {
+      const bool is_error = variant.status == VariantResult::Status::not_saved && lost.steps == steps_done(variant);
+      if (is_error) continue;
+      text += wrap(fmt::format("{} lost the checkpoint after {}: {}", variant.name,
+                               counted(lost.steps, "step", "steps"), lost.why),
+                   table_width, 2);
+    }
   return text;
 }
 
@@ -196,6 +211,18 @@ std::string memory_table(const RunResult& run, const Unit& unit) {
     }
     text += row + "\n";
     ++at;
+  }
+  return text;
+}
+
+/// The copies from which checkpoints are written while the training goes on.
+std::string checkpoint_copies_text(const RunResult& run) {
+  std::string text;
+  for (const VariantResult& variant : run.variants) {
+    std::int64_t most = 0;
+    for (const RankResult& rank : variant.ranks) most = std::max(most, rank.checkpoint_copy);
+    if (most > 0)
+      text += fmt::format("{}: a rank copies up to {}\n", shorten(variant.name, table_width / 2), format_bytes(most));
   }
   return text;
 }
@@ -294,7 +321,8 @@ class SentTable {
 }  // namespace
 
 std::string results_table(const RunResult& run) {
-  std::string text = variants_table(run) + clock_text(run) + restarts_text(run) + errors_text(run);
+  std::string text =
+      variants_table(run) + clock_text(run) + restarts_text(run) + lost_checkpoints_text(run) + errors_text(run);
   if (const std::string heads = heads_table(run); !heads.empty())
     text += "\ndata sets that train one backbone: the loss of each one's head\n" + heads;
   if (const std::string maximised = maximised_text(run); !maximised.empty())
@@ -308,6 +336,8 @@ std::string results_table(const RunResult& run) {
   if (const std::string memory = memory_table(run, memory_unit); !memory.empty())
     text +=
         fmt::format("\npeak memory of each rank ({}); other: workspace and communication\n", memory_unit.name) + memory;
+  if (const std::string copies = checkpoint_copies_text(run); !copies.empty())
+    text += "\ncopies of checkpoints in the host's memory, beside the peaks (train.async_save)\n" + copies;
   if (const std::string offloaded = offloaded_table(run); !offloaded.empty())
     text += "\noffloaded activations in the host's memory, at the peak of the rank with the most\n" + offloaded;
   if (const std::string kept = kept_table(run); !kept.empty())

@@ -127,6 +127,8 @@ struct TrainConfig {
   std::int64_t bucket_bytes = std::int64_t{25} << 20;  // the gradients that are summed together
   bool save = true;
   std::int64_t save_every = 0;  // 0: at the end only
+  std::int64_t keep = 1;        // checkpoints
+  bool async_save = true;
   SaveSignal save_signal = SaveSignal::none;
   std::int64_t check_replicas = 0;  // steps between comparisons; 0: none
 };

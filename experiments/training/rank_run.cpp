@@ -5,8 +5,8 @@
 #include <new>
 #include <optional>
 
-#include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/checkpoints/initial_weights.h"
+#include "experiments/training/checkpoints/run_saver.h"
 #include "experiments/training/evaluation/test_images.h"
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/ranks/replicas.h"
@@ -45,11 +45,10 @@ class RankRun {
         result_(task.result),
         rank_(rank),
         tracer_(std::make_shared<Tracer>(rank.clock, rank.device)),
-        checkpoints_(settings_.checkpoints, settings_.identity),
-        best_checkpoints_(settings_.checkpoints.empty() ? "" : settings_.checkpoints / "best", settings_.identity),
+        saver_(experiment_, settings_.checkpoints, settings_.identity, rank, observer_),
         weights_(task.weights),
         notes_reported_(task.notes_reported),
-        early_end_(*task.early_end) {
+        end_(*task.end) {
     rank.world.add_hook(tracer_);
   }
 
@@ -76,23 +75,20 @@ class RankRun {
     for (std::int64_t step = first; step < end; ++step) {
       tracer_->set_recording(step - first < traced_steps);
       train(step);
-      if (early_end_.by_signal != 0) return end_by_signal(step + 1);
+      if (end_.by_signal != 0) return end_by_signal(step + 1);
     }
     tracer_->set_recording(false);
     rank_.device.backend().synchronize();  // a failure of the last step is reported before it counts as done
     if (leads() && rank_.size > 1 && end > first && has_step_bytes(experiment_))
       result_.sent_in_step = SentInStep{sent_in_steps_ / (end - first), step_bytes(experiment_, *plan_)};
     if (!has_data()) count_unwalked(end);
-    const bool saved_last =
-        experiment_.train.save_every > 0 && experiment_.train.steps % experiment_.train.save_every == 0;
-    const bool has_learned = first < experiment_.train.steps && !experiment_.train.forward_only;
-    if (has_learned && !saves()) trainer_->check_finite(experiment_.train.steps - 1);
-    if (has_learned && !saved_last) save(experiment_.train.steps);
+    if (first < experiment_.train.steps && !experiment_.train.forward_only) save_last();
     heed_interruption(false);
     compare_interruptions();
-    if (early_end_.by_signal != 0) return end_by_signal(end);
+    if (end_.by_signal != 0) return end_by_signal(end);
     if (experiment_.evaluate) evaluate();
     if (has_data()) own().reserved_bytes = rank_.device.backend().reserved_bytes();
+    own().checkpoint_copy = saver_.copy_bytes(*trainer_);
   }
 
   std::int64_t walked_steps() const { return sample_varies(experiment_) ? max_planned_steps : planned_steps; }
@@ -121,34 +117,24 @@ class RankRun {
   std::int64_t begin() {
     std::int64_t first = 0;
     if (settings_.resume) {
-      first = checkpoints_.latest().value_or(0);
+      first = saver_.newest().latest().value_or(0);
       if (first > experiment_.train.steps)
         fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
                          settings_.checkpoints.string(), first, experiment_.train.steps);
       if (first > 0) load(first);
-      saved_after_ = first;
+      saver_.resume(first, experiment_.evaluation.keep_best ? accuracy_on() : "");
     } else if (leads() && has_data()) {
       // Checkpoints that a resumed run finds later must be of this run; the other ranks save only after a barrier with
       // this rank.
-      checkpoints_.clear();
-      best_checkpoints_.clear();
+      saver_.clear();
     }
     if (first == 0 && weights_ != nullptr && has_data()) load_weights();
-    if (settings_.resume && experiment_.evaluation.keep_best && saves()) best_ = kept_best();
     if (leads()) begin_result(result_, observer_.on_begin(first), settings_.restart, first, rank_.size);
     return first;
   }
 
-  /// What an earlier part of the run has kept, unless by another measure.
-  std::optional<BestCheckpoint> kept_best() const {
-    const std::optional<std::int64_t> steps = best_checkpoints_.latest();
-    if (!steps) return {};
-    const std::optional<double> accuracy = best_checkpoints_.number(*steps, accuracy_on());
-    return accuracy ? std::optional(BestCheckpoint{.steps = *steps, .accuracy = *accuracy}) : std::nullopt;
-  }
-
   void load(std::int64_t steps_done) {
-    const std::string note = checkpoints_.load(*trainer_, steps_done, settings_.head);
+    const std::string note = saver_.newest().load(*trainer_, steps_done, settings_.head);
     if (!leads()) return;
     for (std::size_t set = 0; settings_.head == SavedHead::fresh && set < experiment_.heads(); ++set)
       observer_.on_note(fmt::format("begins a new head of {} classes", experiment_.head_of(set).classes));
@@ -182,14 +168,13 @@ class RankRun {
 
   /// Ends the run with the InputError of the image, after the work of these steps is saved.
   [[noreturn]] void stop_at_broken_image(std::int64_t steps_done) {
-    const bool has_work = steps_done > 0 && saves() && !experiment_.train.forward_only;
-    if (has_work && steps_done > saved_after_) save(steps_done);
-    if (leads() && has_work)
+    if (steps_done > 0 && !experiment_.train.forward_only) save_at_end(steps_done);
+    if (leads() && steps_done > 0 && saver_.saved_after() == steps_done)
       observer_.on_note(
           fmt::format("the checkpoint after {} is saved: repair the broken image, or set data.on_broken to skip, and "
                       "continue with --resume",
                       counted(steps_done, "step", "steps")));
-    early_end_.at_broken_image = true;
+    end_.at_broken_image = true;
     rank_.world.barrier().wait();  // every rank has saved
     trainer_->end_at_broken_image();
   }
@@ -207,13 +192,13 @@ class RankRun {
     if (!is_interruptible()) return;
     const int signal = settings_.interruption->signal;
     const int largest = rank_.size > 1 ? rank_.world.largest(signal) : signal;
-    if (largest != 0) early_end_.by_signal = largest;
+    if (largest != 0) end_.by_signal = largest;
   }
 
   /// Saves the work of these steps.
   void end_by_signal(std::int64_t steps_done) {
     tracer_->set_recording(false);
-    if (!experiment_.train.forward_only && steps_done > saved_after_) save(steps_done);
+    if (!experiment_.train.forward_only) save_at_end(steps_done);
     rank_.world.barrier().wait();  // every rank has saved
     heed_interruption(false);
   }
@@ -223,7 +208,7 @@ class RankRun {
     const double busy_before = rank_.clock.busy_seconds();
     const double waited_before = trainer_->images().waited_seconds();
     const Traffic before = traffic();
-    StepRecord record{.step = step};
+    StepRecord record{.step = step, .save_wait = saver_.take_wait()};
     if (experiment_.train.forward_only) {
       trainer_->forward(step);
       compare_interruptions();
@@ -244,26 +229,26 @@ class RankRun {
       observer_.on_step(record);
     }
     report_notes();
+    saver_.poll();
     if (trainer_->has_broken_image()) stop_at_broken_image(done);  // of an evaluation
     if (experiment_.train.forward_only) return;
     if (const std::int64_t every = experiment_.train.check_replicas; every > 0 && done % every == 0)
       check_replicas(*trainer_, step);
-    if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0) save(done);
+    if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0)
+      saver_.save(*trainer_, done, false);
   }
 
-  bool saves() const { return experiment_.train.save && !settings_.checkpoints.empty() && has_data(); }
-
-  void save(std::int64_t steps_done) {
-    save(steps_done, checkpoints_, {});
-    saved_after_ = steps_done;
+  /// Saves the work of these steps unless it is saved.
+  void save_at_end(std::int64_t steps_done) {
+    saver_.finish();
+    if (saver_.saved_after() < steps_done && !saver_.has_lost(steps_done)) saver_.save(*trainer_, steps_done, true);
   }
-  void save(std::int64_t steps_done, const CheckpointFolder& folder, const SafetensorsMetadata& remarks) {
-    if (!saves()) return;
-    if (leads()) observer_.on_status("saving");
-    if (experiment_.train.check_replicas > 0) check_replicas(*trainer_, steps_done - 1);
-    trainer_->check_finite(steps_done - 1);
-    rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
-    folder.save(*trainer_, steps_done, remarks);
+
+  void save_last() {
+    const std::int64_t steps = experiment_.train.steps;
+    if (!saver_.saves()) return trainer_->check_finite(steps - 1);
+    save_at_end(steps);
+    end_.not_saved = saver_.saved_after() != steps;
   }
 
   bool evaluates_after(std::int64_t steps_done) const {
@@ -285,9 +270,7 @@ class RankRun {
 
   void keep_if_best(std::int64_t steps_done) {
     const double accuracy = from_leader(leads() ? evaluated_sets_.front().accuracy() : 0);
-    if (best_ && accuracy <= best_->accuracy) return;
-    best_ = BestCheckpoint{.steps = steps_done, .accuracy = accuracy};
-    save(steps_done, best_checkpoints_, {{accuracy_on(), fmt::format("{}", accuracy)}});
+    saver_.save_if_best(*trainer_, steps_done, accuracy, accuracy_on());
   }
 
   /// What the accuracy of a kept checkpoint is called within it: another first set is another measure.
@@ -313,7 +296,7 @@ class RankRun {
       if (!has_data()) count_unwalked_evaluations(before);
     }
     evaluation.sets = std::move(evaluated_sets_);
-    evaluation.best = best_;
+    evaluation.best = saver_.best();
     evaluation.is_averaged = experiment_.train.averages_weights && !experiment_.train.forward_only;
     if (leads() && has_data()) result_.evaluation = std::move(evaluation);
   }
@@ -347,6 +330,10 @@ class RankRun {
     report_notes();
     if (const std::int64_t broken = dataset_.broken_images(); broken > 0 && (leads() || settings_.job != nullptr))
       add_note(fmt::format("{} broken image{} replaced", broken, broken == 1 ? " was" : "s were"));
+    if (leads()) {
+      result_.save_wait = saver_.waited_seconds();
+      result_.lost_checkpoints = saver_.lost();
+    }
     own().peak = rank_.device.meter().peak();
     own().peak_offloaded = rank_.device.meter().peak_offloaded();
     own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent;
@@ -366,15 +353,12 @@ class RankRun {
   Rank& rank_;
   std::shared_ptr<Tracer> tracer_;
   std::optional<Trainer> trainer_;  // made within run, so that its memory is reported also when it runs out of memory
-  CheckpointFolder checkpoints_;
-  CheckpointFolder best_checkpoints_;
-  std::optional<BestCheckpoint> best_;
+  RunSaver saver_;
   std::vector<EvaluatedSet> evaluated_sets_;  // rank 0's
   std::int64_t evaluated_after_ = 0;          // steps
   const InitialWeights* weights_;
   std::size_t notes_reported_;
-  EarlyEnd& early_end_;
-  std::int64_t saved_after_ = 0;  // steps of the newest checkpoint
+  RunEnd& end_;
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;
   Traffic in_last_step_;

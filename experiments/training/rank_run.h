@@ -16,12 +16,14 @@ struct RunSettings;
 class InitialWeights;
 class RunObserver;
 
-/// Why all ranks of a run have agreed to end it early.
-struct EarlyEnd {
+/// How all ranks of a run have agreed to end it.
+struct RunEnd {
   /// The InputError of the image follows.
   std::atomic<bool> at_broken_image = false;
   /// The number of the signal; 0: none.
   std::atomic<int> by_signal = 0;
+  /// All steps are done, but their checkpoint could not be written.
+  std::atomic<bool> not_saved = false;
 };
 
 /// The state that all ranks of a run share. The observer is rank 0's.
@@ -35,7 +37,7 @@ struct RankTask {
   VariantResult& result;
   const InitialWeights* weights = nullptr;  ///< with which a training begins that is not resumed
   std::size_t notes_reported = 0;           ///< the number of the data set's notes that were reported before
-  EarlyEnd* early_end = nullptr;
+  RunEnd* end = nullptr;
 };
 
 /// Does the rank's part. Each rank writes its own row of the result, also when it fails, and rank 0 the rest.

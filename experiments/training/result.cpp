@@ -105,7 +105,8 @@ std::optional<std::int64_t> skipped_steps(const VariantResult& result) {
 }
 
 std::string_view name_of(VariantResult::Status status) {
-  constexpr std::array<std::string_view, 5> names{"ok", "out_of_memory", "failed", "broken_image", "interrupted"};
+  constexpr std::array<std::string_view, 6> names{"ok",           "out_of_memory", "failed",
+                                                  "broken_image", "interrupted",   "not_saved"};
   return names[static_cast<std::size_t>(status)];
 }
 

@@ -42,6 +42,7 @@ struct StepRecord {
   std::vector<std::pair<std::string, double>> accuracies{};
   double seconds = 0;                   // by rank 0's clock, which has waited for all others' gradients by then
   std::vector<Restart> restarts{};      // in the first step of a run that resumes: all so far
+  std::optional<double> save_wait{};    // seconds before this step in which rank 0 saved; absent if it did not
   std::optional<double> loader_wait{};  // the part of `seconds` in which rank 0 waited for images; absent on plan
 };
 
@@ -56,6 +57,7 @@ struct RankResult {
   std::vector<std::pair<std::string, int>> coordinates;  // axis, position; in mesh order
   MemoryUse peak;                                        // at the moment of the largest total
   std::int64_t peak_offloaded = 0;                       // bytes in the host's memory
+  std::int64_t checkpoint_copy = 0;                      // bytes in the host's memory, with train.async_save
   std::optional<std::int64_t> reserved_bytes{};          // by the allocator at the end; on a GPU for all its ranks
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
@@ -131,9 +133,16 @@ struct Maximised {
   std::string why{};                    // why the next larger value is not possible
 };
 
+/// A checkpoint that could not be written, and why.
+struct LostCheckpoint {
+  std::int64_t steps = 0;  // done
+  std::string why;
+};
+
 struct VariantResult {
   std::string name;
-  enum class Status { ok, out_of_memory, failed, broken_image, interrupted } status = Status::ok;
+  /// not_saved: all steps are done, but their checkpoint could not be written.
+  enum class Status { ok, out_of_memory, failed, broken_image, interrupted, not_saved } status = Status::ok;
   std::string error;
   int interrupted_by = 0;       // the number of the signal
   std::int64_t first_step = 0;  // greater than 0 when resumed
@@ -141,6 +150,8 @@ struct VariantResult {
   std::int64_t micro_batches = 1;
   std::vector<StepRecord> steps;
   std::vector<Restart> restarts{};
+  double save_wait = 0;                            // seconds of this run in which rank 0 saved and did not train
+  std::vector<LostCheckpoint> lost_checkpoints{};  // of this run, without what a resumed one has lost
   std::vector<RankResult> ranks;
   std::optional<Evaluation> evaluation;
   std::optional<SentInStep> sent_in_step;  // absent on one rank, and if not all steps ended
@@ -169,7 +180,7 @@ std::optional<double> samples_per_second(const VariantResult& result);
 std::int64_t steps_done(const VariantResult& result);
 /// The number of steps whose gradients have overflowed; absent without a loss scale.
 std::optional<std::int64_t> skipped_steps(const VariantResult& result);
-/// `ok`, `out_of_memory`, `failed`, `broken_image`, `interrupted`.
+/// `ok`, `out_of_memory`, `failed`, `broken_image`, `interrupted`, `not_saved`.
 std::string_view name_of(VariantResult::Status status);
 /// Whether busy times are known. They are not on a GPU, which computes by itself while the host, whose clock counts,
 /// issues more work or waits.

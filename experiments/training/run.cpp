@@ -153,15 +153,18 @@ class VariantRun {
     WorldOptions options = world_options(experiment_, settings_.job);
     options.on_stall = [this](const std::string& why) { observer_.on_stall(why); };
     if (settings_.asks_bytes_only) options.memory_budget.reset();
-    EarlyEnd early_end;
+    RunEnd end;
     const RankTask task{experiment_, *dataset_, sets_,          plan_,           settings_,
-                        observer_,   result_,   weights_.get(), notes_reported_, &early_end};
+                        observer_,   result_,   weights_.get(), notes_reported_, &end};
     try {
       run_ranks(options, [&](Rank& rank) { run_rank(task, rank); });
-      if (const int signal = early_end.by_signal; signal != 0) {
+      if (const int signal = end.by_signal; signal != 0) {
         result_.status = VariantResult::Status::interrupted;
         result_.interrupted_by = signal;
         result_.error = fmt::format("by SIG{}", ::sigabbrev_np(signal));
+      } else if (end.not_saved) {
+        result_.status = VariantResult::Status::not_saved;
+        if (leads()) result_.error = result_.lost_checkpoints.back().why;
       }
     } catch (const OutOfMemory& error) {
       result_.status = VariantResult::Status::out_of_memory;
@@ -170,7 +173,7 @@ class VariantRun {
       result_.status = VariantResult::Status::failed;
       result_.error = error.what();
     } catch (const InputError& error) {
-      if (!early_end.at_broken_image) throw;
+      if (!end.at_broken_image) throw;
       result_.status = VariantResult::Status::broken_image;
       result_.error = error.what();
     }

@@ -15,8 +15,12 @@ namespace heddle {
 
 namespace {
 
+std::error_code system_error(int error) {
+  return {error, std::generic_category()};
+}
+
 std::string reason(int error) {
-  return std::generic_category().message(error);
+  return system_error(error).message();
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& target) {
@@ -41,8 +45,7 @@ std::filesystem::path create_temporary(const std::filesystem::path& target, Crea
     std::filesystem::path path = folder_of(target) / fmt::format(".heddle-{}-{}.tmp", ::getpid(), attempt);
     const int error = create(path);
     if (error == 0) return path;
-    if (error != EEXIST || attempt == max_attempts)
-      fail<InputError>("{}: cannot be written: {}", target.string(), reason(error));
+    if (error != EEXIST || attempt == max_attempts) fail_to_write(target, system_error(error));
   }
 }
 
@@ -52,6 +55,13 @@ std::string name_of_descriptor(int descriptor) {
 }
 
 }  // namespace
+
+void fail_to_write(const std::filesystem::path& path, std::error_code reason, std::string_view fault) {
+  const std::string text = fmt::format("{}: {}: {}", path.string(), fault, reason.message());
+  for (const int error : {ENOSPC, EDQUOT, EFBIG, EIO, EROFS, ESTALE})
+    if (reason.value() == error) throw DiskError(text);
+  throw InputError(text);
+}
 
 FileDescriptor FileDescriptor::open_for_reading(const std::filesystem::path& path) {
   // Non-blocking, because opening a pipe would wait for its writer.
@@ -65,7 +75,7 @@ FileDescriptor FileDescriptor::open_for_reading(const std::filesystem::path& pat
 
 FileDescriptor FileDescriptor::open_for_appending(const std::filesystem::path& path) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), path);
-  if (file.descriptor_ < 0) fail<InputError>("{}: cannot be written: {}", path.string(), reason(errno));
+  if (file.descriptor_ < 0) fail_to_write(path, system_error(errno));
   return file;
 }
 
@@ -87,21 +97,21 @@ std::uint64_t FileDescriptor::size() const {
 }
 
 void FileDescriptor::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written >= 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
-    }
-  }
+  while (!bytes.empty()) bytes = bytes.subspan(write_some(bytes));
+}
+
+std::size_t FileDescriptor::write_some(std::span<const std::byte> bytes) {
+  const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+  if (written >= 0) return static_cast<std::size_t>(written);
+  if (errno != EINTR) fail_to_write(path_, system_error(errno));
+  return 0;
 }
 
 void FileDescriptor::write_at(std::uint64_t position, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(position));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
+    if (written < 0) fail_to_write(path_, system_error(errno));
     position += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -119,7 +129,7 @@ void FileDescriptor::read_at(std::uint64_t position, std::span<std::byte> bytes)
 }
 
 void FileDescriptor::sync() {
-  if (::fsync(descriptor_) != 0) fail<InputError>("{}: cannot be written: {}", path_.string(), reason(errno));
+  if (::fsync(descriptor_) != 0) fail_to_write(path_, system_error(errno));
 }
 
 void FileDescriptor::close() {
@@ -187,12 +197,9 @@ void AtomicFile::finish() {
 void AtomicFile::commit() {
   finish();
   name();
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0)
-    fail<InputError>("{}: cannot be written: {}", target_.string(), reason(errno));
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_to_write(target_, system_error(errno));
   file_.close();
-  // The new name must be on disk, too. File systems that cannot sync a folder do not need this.
-  const FileDescriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), target_);
-  if (folder.get() >= 0) ::fsync(folder.get());
+  sync_folder(folder_of(target_));  // the new name must be on disk, too
 }
 
 void write_file_atomically(const std::filesystem::path& target, std::string_view contents) {
@@ -201,10 +208,16 @@ void write_file_atomically(const std::filesystem::path& target, std::string_view
   file.commit();
 }
 
+void sync_folder(const std::filesystem::path& path) {
+  // File systems that cannot sync a folder do not need this.
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), path);
+  if (folder.get() >= 0) ::fsync(folder.get());
+}
+
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) fail<InputError>("{}: cannot be made a folder: {}", path.string(), error.message());
+  if (error) fail_to_write(path, error, "cannot be made a folder");
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit) {

@@ -9,10 +9,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace heddle {
 
-/// An open file, which the destructor closes. InputErrors name the path and the system's reason.
+/// `PATH: cannot be written: ` and the system's reason: a DiskError if the disk is the reason, otherwise an InputError.
+[[noreturn]] void fail_to_write(const std::filesystem::path& path, std::error_code reason,
+                                std::string_view fault = "cannot be written");
+
+/// An open file, which the destructor closes. InputErrors and DiskErrors name the path and the system's reason.
 class FileDescriptor {
  public:
   /// Opens a file for reading; InputError if it cannot be opened or is not a regular file.
@@ -29,6 +34,8 @@ class FileDescriptor {
   std::uint64_t size() const;
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Writes as many of the first bytes as the disk takes at once, and returns their number.
+  std::size_t write_some(std::span<const std::byte> bytes);
   /// Writes over what begins at this position.
   void write_at(std::uint64_t position, std::span<const std::byte> bytes);
   /// Fills `bytes` from this position on; InputError if the file is too short.
@@ -77,6 +84,8 @@ class AtomicFile {
 };
 
 void write_file_atomically(const std::filesystem::path& target, std::string_view contents);
+/// Brings the names of a folder's files to disk, where the file system can.
+void sync_folder(const std::filesystem::path& path);
 /// Makes a folder and those around it, if they do not exist.
 void make_folder(const std::filesystem::path& path);
 /// The whole file as text; InputError if it is longer than `limit` bytes.

@@ -172,6 +172,25 @@ PreparedStudy prepare_study(const RunCommand& command, Job* job, std::optional<R
   return {std::move(study), preferred_ranks};
 }
 
+/// Writes the results so far. A full disk does not end the study: the last write decides.
+void write_if_due(ResultsFolder& folder, const RunResult& run, const Console& console) {
+  try {
+    folder.write_if_due(run);
+  } catch (const DiskError& error) {
+    console.err << fmt::format("{}: the results are written later\n", error.what()) << std::flush;
+  }
+}
+
+/// Writes the results of a study that has ended. Returns why a disk did not take them.
+std::optional<DiskError> finish(ResultsFolder& folder, const RunResult& run) {
+  try {
+    folder.finish(run);
+    return {};
+  } catch (const DiskError& error) {
+    return error;
+  }
+}
+
 /// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
 int run_command(const RunCommand& command, const Console& console, Job* job) {
   std::optional<ResultsFolder> folder;  // rank 0's
@@ -212,19 +231,21 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                                               signals.interruption(), console, run_once)
                                              : run_once());
     } catch (...) {
-      if (folder) folder->finish(run);
+      if (folder) finish(*folder, run);
       throw;
     }
-    if (folder) folder->write_if_due(run);
+    if (folder) write_if_due(*folder, run, console);
     if (run.variants.back().status == VariantResult::Status::interrupted) break;
     if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
   }
   progress.clear();
-  if (folder) folder->finish(run);
-  console.err << fmt::format("results: {}\n", path.string());
+  const std::optional<DiskError> unwritten = folder ? finish(*folder, run) : std::nullopt;
+  if (!unwritten) console.err << fmt::format("results: {}\n", path.string());
   if (run.variants.back().status == VariantResult::Status::interrupted)
     print_continuation(command, study.variants[run.variants.size() - 1], console);
-  return print_results(run, command.json, console);
+  const int code = print_results(run, command.json, console);
+  if (unwritten) throw *unwritten;
+  return code;
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ void describe(Describer& d, Check& check) {
   d.field(required("command"), check.command, "run, plan or schedule with arguments, separated by spaces");
   d.field("quick", check.quick, any_number(), "settings that --quick adds, each as for --set");
   choice(d, "when", check.when, "whether the command belongs to the full check, to --quick, or to both");
-  d.field("exit_code", check.exit_code, between(0, 4), "with which the command ends");
+  d.field("exit_code", check.exit_code, between(0, 5), "with which the command ends");
   list(d, required("claims"), check.claims, at_least(1), "the claims about its results");
 }
 

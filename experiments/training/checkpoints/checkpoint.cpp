@@ -12,7 +12,6 @@
 #include "experiments/training/checkpoints/compared_experiment.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/checkpoints/grown_head.h"
-#include "experiments/training/checkpoints/partial_folder.h"
 #include "experiments/training/checkpoints/saved_backbone.h"
 #include "framework/description/describe.h"
 #include "framework/description/printable.h"
@@ -37,15 +36,6 @@ constexpr const char* loss_scale = "loss_scale";
 constexpr const char* training_images = "training_images";
 constexpr const char* training_image_sizes = "training_image_sizes";
 constexpr std::string_view agreement = "the losses agree within rounding";
-
-void remove_before(const std::filesystem::path& path, std::int64_t steps_done) {
-  std::error_code ignored;  // no folder: nothing to remove
-  std::vector<std::filesystem::path> old;
-  for (const auto& entry : std::filesystem::directory_iterator(path, ignored))
-    if (const auto steps = steps_in_name(entry.path().filename().string()); steps && *steps < steps_done)
-      old.push_back(entry.path());
-  for (const std::filesystem::path& folder : old) std::filesystem::remove_all(folder);
-}
 
 std::string checksum_of(const std::string& text) {
   return fmt::format("{:08x}", crc32c(text));
@@ -286,6 +276,13 @@ std::string ExperimentIdentity::plain_text_of(const Experiment& experiment) {
   return plain_text([copy = experiment](Describer& d) mutable { describe(d, copy); });
 }
 
+std::vector<StateTensor> state_to_save(Trainer& trainer) {
+  std::vector<StateTensor> state = trainer.state();
+  const Rank& rank = trainer.rank();
+  std::erase_if(state, [&](const StateTensor& tensor) { return owner(tensor.part, rank) != rank.index; });
+  return state;
+}
+
 std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) const {
   return path_ / step_name(steps_done);
 }
@@ -295,7 +292,9 @@ std::optional<std::int64_t> CheckpointFolder::latest() const {
 }
 
 void CheckpointFolder::clear() const {
-  remove_before(path_, std::numeric_limits<std::int64_t>::max());
+  remove_old(path_, std::numeric_limits<std::int64_t>::max(), 0);
+  if (const auto steps = latest())
+    fail<InputError>("{}: the checkpoint of an earlier run cannot be removed", step_folder(*steps).string());
 }
 
 std::optional<double> CheckpointFolder::number(std::int64_t steps_done, const std::string& remark) const {
@@ -326,30 +325,24 @@ void CheckpointFolder::load_backbone(Trainer& trainer, std::int64_t steps_done) 
   backbone.convert();
 }
 
-void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks) const {
-  Rank& rank = trainer.rank();
-  const std::filesystem::path target = step_folder(steps_done);
-  const PartialFolder partial(target, rank.index == 0);
-  rank.world.barrier().wait();
-  std::vector<StateTensor> state = trainer.backbone_state();
-  for (StateTensor& tensor : trainer.head_state()) state.push_back(std::move(tensor));
-  std::erase_if(state, [&](const StateTensor& tensor) { return owner(tensor.part, rank) != rank.index; });
+CheckpointPart CheckpointFolder::part(Trainer& trainer, std::int64_t steps_done,
+                                      const SafetensorsMetadata& remarks) const {
   const bool has_checksum = trainer.dataset().training_checksum().has_value();
-  SafetensorsMetadata identity =
-      identity_of(trainer, steps_done, identity_, has_checksum ? DataIdentity::checksums : DataIdentity::places);
-  identity.insert(remarks.begin(), remarks.end());
-  const ClassNames names(trainer.experiment(), trainer.dataset());
-  names.add_checksums(identity);
-  const std::exception_ptr error = partial.write([&](const std::filesystem::path& folder) {
-    if (rank.index == 0) names.write(folder);
-    write_rank_file(folder, rank.index, state, std::move(identity));
-  });
-  rank.world.barrier().wait();  // no rank writes any more
-  if (error) std::rethrow_exception(error);
-  rank.world.barrier().wait();  // fails with a rank that could not write
-  if (rank.index != 0) return;
-  partial.commit();
-  remove_before(path_, steps_done);
+  CheckpointPart part{.folder = path_,
+                      .steps_done = steps_done,
+                      .tensors = state_to_save(trainer),
+                      .metadata = identity_of(trainer, steps_done, identity_,
+                                              has_checksum ? DataIdentity::checksums : DataIdentity::places),
+                      .names = ClassNames(trainer.experiment(), trainer.dataset())};
+  part.metadata.insert(remarks.begin(), remarks.end());
+  part.names.add_checksums(part.metadata);
+  return part;
+}
+
+void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
+  CheckpointWriter writer(trainer.rank());
+  writer.start(part(trainer, steps_done), false);
+  if (const auto written = writer.finish(); written->failure) raise(*written->failure);
 }
 
 std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, SavedHead head) const {

@@ -10,7 +10,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "experiments/training/checkpoints/checkpoint_writer.h"
 #include "experiments/training/trainer.h"
 #include "framework/description/plain_text.h"
 #include "framework/files/safetensors.h"
@@ -44,6 +46,9 @@ struct ExperimentIdentity {
   static std::string plain_text_of(const Experiment& experiment);
 };
 
+/// The tensors that this rank's file of a checkpoint has: of those that several ranks hold, one rank saves each.
+std::vector<StateTensor> state_to_save(Trainer& trainer);
+
 class CheckpointFolder {
  public:
   explicit CheckpointFolder(std::filesystem::path path, ExperimentIdentity identity = {})
@@ -51,12 +56,14 @@ class CheckpointFolder {
 
   /// The number of steps done in the newest whole checkpoint.
   std::optional<std::int64_t> latest() const;
-  /// Removes all checkpoints, so that those of an earlier run are not resumed.
+  /// Removes all checkpoints, so that those of an earlier run are not resumed. InputError if they cannot be removed.
   void clear() const;
-  /// A collective call. Older checkpoints are removed once this one is whole. Classes with deferred steps catch up
-  /// first: a run that saves at different steps rounds them differently, but has the same values. `remarks` are kept
-  /// beside the metadata of the run.
-  void save(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks = {}) const;
+  /// What this rank writes of a checkpoint. All ranks call it together. Classes with deferred steps catch up first: a
+  /// run that saves at different steps rounds them differently, but has the same values. `remarks` are kept beside the
+  /// metadata of the run.
+  CheckpointPart part(Trainer& trainer, std::int64_t steps_done, const SafetensorsMetadata& remarks = {}) const;
+  /// A collective call, which returns once the checkpoint is whole, and otherwise throws why it is not.
+  void save(Trainer& trainer, std::int64_t steps_done) const;
   /// A remark of a checkpoint that is a number; nothing if there is none. InputError if the checkpoint is damaged.
   std::optional<double> number(std::int64_t steps_done, const std::string& remark) const;
   /// The experiment of a checkpoint as it was written down, on one rank, with its evaluation: all that is needed to

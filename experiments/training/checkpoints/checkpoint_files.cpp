@@ -159,14 +159,24 @@ int size_of_identity(const std::filesystem::path& path, const SafetensorsMetadat
 
 }  // namespace
 
-void write_rank_file(const std::filesystem::path& folder, int rank, const std::vector<StateTensor>& tensors,
-                     SafetensorsMetadata identity) {
-  std::vector<SafetensorsEntry> entries;
+RankFileHead head_of(const std::vector<StateTensor>& tensors, SafetensorsMetadata identity) {
+  RankFileHead head{.entries = {}, .metadata = std::move(identity)};
   for (const StateTensor& tensor : tensors) {
-    entries.push_back({tensor.name, tensor.value.dtype(), tensor.value.shape()});
-    identity.emplace(std::string(part_prefix) + tensor.name, part_text(tensor.part));
+    head.entries.push_back({tensor.name, tensor.value.dtype(), tensor.value.shape()});
+    head.metadata.emplace(std::string(part_prefix) + tensor.name, part_text(tensor.part));
   }
-  SafetensorsWriter writer(rank_file(folder, rank), entries, identity);
+  return head;
+}
+
+void write_rank_file(const std::filesystem::path& folder, int rank, const RankFileHead& head,
+                     const std::function<void(SafetensorsWriter&)>& write_elements) {
+  SafetensorsWriter writer(rank_file(folder, rank), head.entries, head.metadata);
+  write_elements(writer);
+  writer.commit();
+  write_file_atomically(checksum_file(folder, rank), checksum_text(writer.checksum()));
+}
+
+void write_tensors(SafetensorsWriter& writer, const std::vector<StateTensor>& tensors) {
   std::vector<std::byte> buffer;
   for (const StateTensor& tensor : tensors) {
     const Tensor flat = tensor.value.reshape({tensor.value.numel()});
@@ -177,8 +187,6 @@ void write_rank_file(const std::filesystem::path& folder, int rank, const std::v
       writer.write(buffer);
     });
   }
-  writer.commit();
-  write_file_atomically(checksum_file(folder, rank), checksum_text(writer.checksum()));
 }
 
 CheckpointFiles::CheckpointFiles(std::filesystem::path folder) : folder_(std::move(folder)) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -19,10 +20,19 @@
 
 namespace heddle {
 
-/// Writes a rank's file with these tensors and their parts, piece by piece, and its checksum beside it. `identity` is
-/// the metadata that the files of all ranks have in common.
-void write_rank_file(const std::filesystem::path& folder, int rank, const std::vector<StateTensor>& tensors,
-                     SafetensorsMetadata identity);
+/// What a rank's file says of its tensors.
+struct RankFileHead {
+  std::vector<SafetensorsEntry> entries;
+  SafetensorsMetadata metadata;
+};
+/// `identity` is the metadata that the files of all ranks have in common.
+RankFileHead head_of(const std::vector<StateTensor>& tensors, SafetensorsMetadata identity);
+
+/// Writes a rank's file and its checksum beside it. `write_elements` writes those of all tensors, one after the other.
+void write_rank_file(const std::filesystem::path& folder, int rank, const RankFileHead& head,
+                     const std::function<void(SafetensorsWriter&)>& write_elements);
+/// Writes the elements of tensors through a host buffer of a few MiB.
+void write_tensors(SafetensorsWriter& writer, const std::vector<StateTensor>& tensors);
 
 class CheckpointFiles {
  public:

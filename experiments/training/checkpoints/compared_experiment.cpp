@@ -10,6 +10,8 @@ Experiment without_course(Experiment experiment) {
   experiment.train.steps = defaults.train.steps;
   experiment.train.save = defaults.train.save;
   experiment.train.save_every = defaults.train.save_every;
+  experiment.train.keep = defaults.train.keep;
+  experiment.train.async_save = defaults.train.async_save;
   experiment.train.check_replicas = defaults.train.check_replicas;
   experiment.train.save_signal = defaults.train.save_signal;
   experiment.evaluate = defaults.evaluate;

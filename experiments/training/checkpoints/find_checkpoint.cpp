@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/ranges.h>
 
+#include "experiments/training/checkpoints/partial_folder.h"
 #include "framework/error.h"
 
 namespace heddle {
@@ -55,6 +57,21 @@ std::vector<FoundCheckpoint> checkpoints_of_results(const fs::path& results) {
   for (const fs::path& folder : entries_of(results / "checkpoint"))
     if (const auto steps = latest_in(folder)) newest.push_back({folder, *steps});
   return newest;
+}
+
+void remove_old(const fs::path& folder, std::int64_t steps_done, std::int64_t keep) {
+  std::vector<std::pair<std::int64_t, fs::path>> whole;
+  std::vector<fs::path> old;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (const auto steps = steps_in_name(name); steps && *steps <= steps_done) whole.emplace_back(*steps, entry.path());
+    if (PartialFolder::is_partial(entry.path()) && steps_in_name(entry.path().stem().string()))
+      old.push_back(entry.path());
+  }
+  std::sort(whole.rbegin(), whole.rend());
+  for (std::size_t i = static_cast<std::size_t>(keep); i < whole.size(); ++i) old.push_back(whole[i].second);
+  for (const fs::path& path : old) fs::remove_all(path, ignored);
 }
 
 FoundCheckpoint find_checkpoint(const fs::path& path) {

@@ -17,6 +17,10 @@ std::optional<std::int64_t> latest_in(const std::filesystem::path& path);
 /// `step-000020`.
 std::string step_name(std::int64_t steps);
 
+/// Removes all checkpoints after at most `steps_done` steps but the newest `keep`, and what killed runs have left of
+/// others. What cannot be removed stays.
+void remove_old(const std::filesystem::path& folder, std::int64_t steps_done, std::int64_t keep);
+
 struct FoundCheckpoint {
   std::filesystem::path folder;  // the parent of the folder step-...
   std::int64_t steps = 0;

@@ -4,16 +4,23 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/files/atomic_file.h"
 
 namespace heddle {
 
+namespace {
+
+constexpr const char* suffix = ".partial";
+
+}  // namespace
+
 PartialFolder::PartialFolder(std::filesystem::path target, bool is_maker)
-    : target_(std::move(target)), path_(target_.string() + ".partial"), is_maker_(is_maker) {
+    : target_(std::move(target)), path_(target_.string() + suffix), is_maker_(is_maker) {
   if (!is_maker_) return;
   std::error_code error;
   std::filesystem::remove_all(path_, error);
   if (!error) std::filesystem::create_directories(path_, error);
-  check(error);
+  if (error) fail_to_write(target_, error);
 }
 
 PartialFolder::~PartialFolder() {
@@ -21,14 +28,16 @@ PartialFolder::~PartialFolder() {
   if (is_maker_) std::filesystem::remove_all(path_, ignored);
 }
 
-std::exception_ptr PartialFolder::write(const std::function<void(const std::filesystem::path&)>& write_into) const {
+void PartialFolder::write(const std::function<void(const std::filesystem::path&)>& write_into) const {
+  const auto of_target = [this](std::string text) {
+    return text.starts_with(path_.string()) ? text.replace(0, path_.string().size(), target_.string()) : text;
+  };
   try {
     write_into(path_);
-    return nullptr;
+  } catch (const DiskError& error) {
+    throw DiskError(of_target(error.what()));
   } catch (const InputError& error) {
-    std::string text = error.what();
-    if (text.starts_with(path_.string())) text.replace(0, path_.string().size(), target_.string());
-    return std::make_exception_ptr(InputError(text));
+    throw InputError(of_target(error.what()));
   }
 }
 
@@ -36,11 +45,12 @@ void PartialFolder::commit() const {
   std::error_code error;
   std::filesystem::remove_all(target_, error);
   if (!error) std::filesystem::rename(path_, target_, error);
-  check(error);
+  if (error) fail_to_write(target_, error);
+  sync_folder(target_.parent_path());
 }
 
-void PartialFolder::check(const std::error_code& error) const {
-  if (error) fail<InputError>("{}: cannot be written: {}", target_.string(), error.message());
+bool PartialFolder::is_partial(const std::filesystem::path& path) {
+  return path.extension() == suffix;
 }
 
 }  // namespace heddle

@@ -1,14 +1,12 @@
 // The folder in which the ranks write a checkpoint before it gets its name.
 #pragma once
 
-#include <exception>
 #include <filesystem>
 #include <functional>
-#include <system_error>
 
 namespace heddle {
 
-/// InputErrors name the file or folder that was wanted.
+/// InputErrors and DiskErrors name the file or folder that was wanted.
 class PartialFolder {
  public:
   /// One rank makes the folder. It also removes it if the checkpoint does not become complete.
@@ -17,15 +15,15 @@ class PartialFolder {
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
 
-  /// Calls `write_into` with the folder. An InputError is returned, because the folder is removed where one is thrown,
-  /// and the other ranks may still be writing.
-  std::exception_ptr write(const std::function<void(const std::filesystem::path&)>& write_into) const;
-  /// Replaces the target. The maker calls it.
+  /// Calls `write_into` with the folder.
+  void write(const std::function<void(const std::filesystem::path&)>& write_into) const;
+  /// Replaces the target. The maker calls it once all have written.
   void commit() const;
 
- private:
-  void check(const std::error_code& error) const;
+  /// Whether a folder is one of these, for example that of a run that was killed.
+  static bool is_partial(const std::filesystem::path& path);
 
+ private:
   std::filesystem::path target_;
   std::filesystem::path path_;
   bool is_maker_;

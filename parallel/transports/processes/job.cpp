@@ -11,7 +11,7 @@ namespace {
 /// The texts of failed ranks and of ranks without memory name the rank already. Of all other texts, rank 0's is what
 /// the user expects, and needs no rank.
 [[noreturn]] void raise_for_rank(int rank, Failure failure) {
-  const bool names_rank = failure.kind != Failure::Kind::error && failure.kind != Failure::Kind::input_error;
+  const bool names_rank = failure.kind == Failure::Kind::rank_failed || failure.kind == Failure::Kind::out_of_memory;
   if (rank != 0 && !names_rank) failure.why = fmt::format("rank {}: {}", rank, failure.why);
   raise(failure);
 }
@@ -26,6 +26,8 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
     return {};
   } catch (const OutOfMemory& error) {
     return Failure{Failure::Kind::out_of_memory, error.what()};
+  } catch (const DiskError& error) {
+    return Failure{Failure::Kind::disk_error, error.what()};
   } catch (const InputError& error) {
     return Failure{Failure::Kind::input_error, error.what()};
   } catch (const RankLate& error) {
@@ -47,6 +49,8 @@ void raise(const Failure& failure) {
       throw OutOfMemory(failure.why);
     case Failure::Kind::input_error:
       throw InputError(failure.why);
+    case Failure::Kind::disk_error:
+      throw DiskError(failure.why);
     case Failure::Kind::error:
       break;
   }

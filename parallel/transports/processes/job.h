@@ -33,7 +33,7 @@ class RankLate : public RankFailed {
 
 /// Why a process's part of a section failed.
 struct Failure {
-  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error } kind = Kind::error;
+  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error, disk_error } kind = Kind::error;
   std::string why;
   std::int32_t late = -1;  // the rank that did not respond in time, where this is the reason
 };

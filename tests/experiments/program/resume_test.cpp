@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "framework/files/atomic_file.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/files/file_size_limit.h"
 #include "tests/support/program/called.h"
@@ -191,12 +192,16 @@ TEST_CASE("a checkpoint that does not fit on the disk is named, and nothing of i
     const test::FileSizeLimit limit(400'000);
     full = call(run);
   }
-  CHECK(full.code == 2);
+  CHECK(full.code == 5);
   CHECK(full.err.starts_with("small: small (1 of 1), 2 ranks, 1 step\n"));
   const std::string checkpoints = files.path("out") + "/checkpoint/small";
-  CHECK(full.err.find("heddle: " + checkpoints + "/step-000001/rank-") != std::string::npos);
-  CHECK(full.err.ends_with(".safetensors: cannot be written: File too large\n"));
+  CHECK(full.err.find("the checkpoint after 1 step is lost: " + checkpoints + "/step-000001/rank-") !=
+        std::string::npos);
+  CHECK(full.out.find("small trained all steps and could not be saved:") != std::string::npos);
   CHECK(std::filesystem::is_empty(checkpoints));
+  const Json written = Json::parse(read_file(files.path("out/summary.json"), 1 << 20));
+  CHECK(written["variants"][0]["status"] == "not_saved");
+  CHECK(written["variants"][0]["lost_checkpoints"][0]["steps"] == 1);
 }
 
 TEST_CASE("damage to the first file of a checkpoint is not blamed on the second") {

@@ -45,10 +45,14 @@ StateTensor counted(Device& device, const std::string& name, const ParameterPart
   return {name, Tensor::from_host(device, part.held_shape(), values), part};
 }
 
+void save_file(const Scratch& folder, int file, const std::vector<StateTensor>& tensors, std::size_t files) {
+  write_rank_file(folder / "", file, head_of(tensors, {{"ranks", std::to_string(files)}}),
+                  [&](SafetensorsWriter& writer) { write_tensors(writer, tensors); });
+}
+
 void save(const Scratch& folder, const std::vector<std::vector<StateTensor>>& of_each_file) {
   for (std::size_t file = 0; file < of_each_file.size(); ++file)
-    write_rank_file(folder / "", static_cast<int>(file), of_each_file[file],
-                    {{"ranks", std::to_string(of_each_file.size())}});
+    save_file(folder, static_cast<int>(file), of_each_file[file], of_each_file.size());
 }
 
 Shape random_shape(RandomStream& draws) {
@@ -199,13 +203,13 @@ TEST_CASE("errors name the parts that are missing from a checkpoint") {
 
 TEST_CASE("parts with a gap, and parts that overlap, are refused") {
   TwoFiles two;
-  write_rank_file(two.folder() / "", 1, {counted(two.device(), "w", TwoFiles::rows(5, 5))}, {{"ranks", "2"}});
+  save_file(two.folder(), 1, {counted(two.device(), "w", TwoFiles::rows(5, 5))}, 2);
   CHECK(two.complaint() == "DIR/: its 2 files hold 27 of the 30 elements of w that a rank needs");
   CHECK(two.complaint(TwoFiles::rows(5, 5)) == "no error");
-  write_rank_file(two.folder() / "", 1, {counted(two.device(), "w", TwoFiles::rows(3, 7))}, {{"ranks", "2"}});
+  save_file(two.folder(), 1, {counted(two.device(), "w", TwoFiles::rows(3, 7))}, 2);
   CHECK(two.complaint() == "DIR/rank-0.safetensors and DIR/rank-1.safetensors: both hold 3 of the same elements of w");
   // A gap and an overlap of one size.
-  write_rank_file(two.folder() / "", 1, {counted(two.device(), "w", TwoFiles::rows(3, 6))}, {{"ranks", "2"}});
+  save_file(two.folder(), 1, {counted(two.device(), "w", TwoFiles::rows(3, 6))}, 2);
   CHECK(two.complaint() == "DIR/rank-0.safetensors and DIR/rank-1.safetensors: both hold 3 of the same elements of w");
   std::filesystem::copy_file(two.path(0), two.path(1), std::filesystem::copy_options::overwrite_existing);
   CHECK(two.complaint() == "DIR/rank-0.safetensors and DIR/rank-1.safetensors: both hold 12 of the same elements of w");

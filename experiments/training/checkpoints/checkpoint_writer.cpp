@@ -1,0 +1,142 @@
+#include "experiments/training/checkpoints/checkpoint_writer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <sys/resource.h>
+
+#include "experiments/training/checkpoints/find_checkpoint.h"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::size_t max_piece = std::size_t{8} << 20;  // between two looks at whether the run has ended
+
+/// The threads that compute come first.
+void lower_priority() {
+  constexpr int nice = 10;
+  ::setpriority(PRIO_PROCESS, 0, nice);  // of this thread alone, on Linux
+}
+
+/// A failure as a row of numbers, and back: its kind and the characters of its text.
+std::vector<double> numbers_of(const Failure& failure) {
+  std::vector<double> numbers{static_cast<double>(failure.kind)};
+  for (const char c : failure.why) numbers.push_back(static_cast<unsigned char>(c));
+  return numbers;
+}
+
+Failure failure_of_numbers(std::span<const double> numbers) {
+  Failure failure{static_cast<Failure::Kind>(static_cast<int>(numbers[0])), ""};
+  for (const double c : numbers.subspan(1)) failure.why += static_cast<char>(c);
+  return failure;
+}
+
+/// The failure of one rank, on all ranks. The others give nothing or their own.
+Failure of_rank(Rank& rank, const std::optional<Failure>& own, int root) {
+  Tensor values;
+  if (rank.index == root) {
+    const std::vector<double> numbers = numbers_of(own.value());
+    values = Tensor::empty(rank.device, {static_cast<std::int64_t>(numbers.size())}, DType::f64);
+    values.load_bytes(std::as_bytes(std::span(numbers)));
+  }
+  return failure_of_numbers(rank.world.broadcast(values, root).wait().to_doubles());
+}
+
+}  // namespace
+
+CheckpointWriter::~CheckpointWriter() {
+  is_given_up_ = true;
+  if (work_.valid()) work_.wait();
+}
+
+void CheckpointWriter::start(CheckpointPart part, bool in_background) {
+  folder_ = std::move(part.folder);
+  steps_done_ = part.steps_done;
+  keep_ = part.keep;
+  phase_ = Phase::files;
+  in_background_ = in_background && copy_.take(part.tensors);
+  std::exception_ptr error;
+  try {
+    partial_ = std::make_unique<PartialFolder>(folder_ / step_name(steps_done_), rank_.index == 0);
+  } catch (const InputError&) {
+    error = std::current_exception();
+  }
+  rank_.world.barrier().wait();  // the folder is there
+  run([this, error, head = head_of(part.tensors, std::move(part.metadata)), names = std::move(part.names),
+       tensors = in_background_ ? std::vector<StateTensor>() : std::move(part.tensors)] {
+    if (error) std::rethrow_exception(error);
+    partial_->write([&](const std::filesystem::path& folder) {
+      if (rank_.index == 0) names.write(folder);
+      write_rank_file(folder, rank_.index, head, [&](SafetensorsWriter& writer) {
+        in_background_ ? write_copy(writer) : write_tensors(writer, tensors);
+      });
+    });
+  });
+}
+
+void CheckpointWriter::write_copy(SafetensorsWriter& writer) const {
+  for (std::span<const std::byte> rest = copy_.bytes(); !rest.empty() && !is_given_up_;) {
+    const std::size_t size = std::min(rest.size(), max_piece);
+    writer.write(rest.first(size));
+    rest = rest.subspan(size);
+  }
+}
+
+/// This rank's part of a phase.
+void CheckpointWriter::run(std::function<void()> work) {
+  if (in_background_) {
+    try {
+      work_ = std::async(std::launch::async, [work] {
+                lower_priority();
+                work();
+              }).share();
+      return;
+    } catch (const std::system_error&) {
+      // The system has no more threads: this one writes.
+    }
+  }
+  std::packaged_task<void()> task(std::move(work));
+  work_ = task.get_future().share();
+  task();
+}
+
+std::optional<CheckpointWriter::Written> CheckpointWriter::finish() {
+  std::optional<Written> written;
+  while (is_writing() && !written) written = advance(true);
+  return written;
+}
+
+std::optional<CheckpointWriter::Written> CheckpointWriter::advance(bool waits) {
+  const int busy = rank_.size + 1;
+  if (waits) work_.wait();
+  int state = work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? 0 : busy;
+  std::optional<Failure> own;
+  try {
+    if (state != busy) work_.get();
+  } catch (...) {
+    own = failure_of(std::current_exception());
+    state = rank_.size - rank_.index;  // the lowest rank has the largest
+  }
+  const int largest = rank_.world.largest(state);
+  if (largest == busy) return {};
+  if (largest == 0 && phase_ == Phase::files) {
+    phase_ = Phase::name;
+    run([this] {
+      if (rank_.index != 0) return;
+      partial_->commit();
+      remove_old(folder_, steps_done_, keep_);
+    });
+    return {};
+  }
+  Written written{.folder = folder_, .steps_done = steps_done_, .failure = {}};
+  if (largest > 0) written.failure = of_rank(rank_, own, rank_.size - largest);
+  partial_.reset();
+  phase_.reset();
+  return written;
+}
+
+}  // namespace heddle

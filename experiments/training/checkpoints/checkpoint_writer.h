@@ -1,0 +1,80 @@
+// Writes checkpoints while the training goes on: at the end of a step each rank copies its state into the host's
+// memory, and a thread of its own writes the copy.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "experiments/training/checkpoints/checkpoint_files.h"
+#include "experiments/training/checkpoints/class_names.h"
+#include "experiments/training/checkpoints/host_copy.h"
+#include "experiments/training/checkpoints/partial_folder.h"
+#include "parallel/rank.h"
+#include "parallel/transports/processes/job.h"
+
+namespace heddle {
+
+/// What a rank writes of a checkpoint, and where.
+struct CheckpointPart {
+  std::filesystem::path folder;  // of all checkpoints
+  std::int64_t steps_done = 0;
+  std::vector<StateTensor> tensors;  // of this rank's file
+  SafetensorsMetadata metadata;      // that the files of all ranks have in common
+  ClassNames names;                  // rank 0 writes them
+  std::int64_t keep = 1;             // the number of checkpoints that stay, this one included
+};
+
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(Rank& rank) : rank_(rank), copy_(rank.device) {}
+  /// Gives up what is not yet written.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// How the writing of a checkpoint has ended, alike on all ranks.
+  struct Written {
+    std::filesystem::path folder;  // of all checkpoints
+    std::int64_t steps_done = 0;
+    /// Why there is no checkpoint: the failure of the lowest rank that has one. Nothing if the checkpoint is whole.
+    std::optional<Failure> failure;
+  };
+
+  /// A collective call, while nothing is being written. In the background, it returns once the state is copied; where
+  /// the host has no memory for the copy, and otherwise, once this rank has written.
+  void start(CheckpointPart part, bool in_background);
+  bool is_writing() const { return phase_.has_value(); }
+  /// A collective call, which does not wait for the disk. Returns nothing while a rank is still writing, or if none
+  /// was.
+  std::optional<Written> poll() { return is_writing() ? advance(false) : std::nullopt; }
+  /// A collective call, which waits until the checkpoint is whole or lost.
+  std::optional<Written> finish();
+  /// The size of the copy in the host's memory.
+  std::int64_t copy_bytes() const { return static_cast<std::int64_t>(copy_.capacity()); }
+
+ private:
+  enum class Phase { files, name };  // the ranks write their files; rank 0 gives the folder its name
+
+  std::optional<Written> advance(bool waits);
+  void run(std::function<void()> work);
+  void write_copy(SafetensorsWriter& writer) const;
+
+  Rank& rank_;
+  HostCopy copy_;
+  std::optional<Phase> phase_;              // while a checkpoint is being written
+  std::unique_ptr<PartialFolder> partial_;  // null if it cannot be made
+  std::filesystem::path folder_;
+  std::int64_t steps_done_ = 0;
+  std::int64_t keep_ = 1;
+  bool in_background_ = false;
+  std::atomic<bool> is_given_up_ = false;
+  std::shared_future<void> work_;  // this rank's part of the phase
+};
+
+}  // namespace heddle

@@ -1,0 +1,82 @@
+// Saves a run: its newest checkpoints and, with evaluation.keep_best, the best one. Each rank has one, and all of them
+// make the same calls.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/training/checkpoints/checkpoint.h"
+#include "experiments/training/checkpoints/checkpoint_writer.h"
+#include "experiments/training/result.h"
+#include "experiments/training/run_observer.h"
+#include "experiments/training/trainer.h"
+
+namespace heddle {
+
+class RunSaver {
+ public:
+  /// Nothing is saved if `folder` is empty or the device has no data. The observer is rank 0's.
+  RunSaver(const Experiment& experiment, const std::filesystem::path& folder, const ExperimentIdentity& identity,
+           Rank& rank, RunObserver& observer);
+
+  bool saves() const;
+  const CheckpointFolder& newest() const { return newest_; }
+  /// Rank 0, before a run that does not resume: an earlier run's checkpoints would be resumed later.
+  void clear() const;
+  /// The run resumes after these steps. `measure` names what the best checkpoint is the best in; empty: none is kept.
+  void resume(std::int64_t first_step, const std::string& measure);
+
+  /// Saves after these steps. If more follow, the checkpoint is written while they are trained (train.async_save).
+  /// InputError or RankFailed if the state should not be saved; a disk that does not take it is no error.
+  void save(Trainer& trainer, std::int64_t steps_done, bool is_last);
+  /// The same in the folder of the best one, if the accuracy is the best so far.
+  void save_if_best(Trainer& trainer, std::int64_t steps_done, double accuracy, const std::string& measure);
+  /// After a step: notes whether a checkpoint has become whole or lost. Does not wait for the disk.
+  void poll() { note(writer_.poll()); }
+  /// Waits for the checkpoint that is being written.
+  void finish();
+
+  /// The seconds in which the training has waited for checkpoints; those since the last step, and nothing if there was
+  /// none.
+  double waited_seconds() const { return waited_; }
+  std::optional<double> take_wait();
+
+  /// The steps after which the newest checkpoint was saved, or is being written; 0: none.
+  std::int64_t saved_after() const { return saved_after_; }
+  const std::optional<BestCheckpoint>& best() const { return best_; }
+  /// What could not be written, on all ranks.
+  const std::vector<LostCheckpoint>& lost() const { return lost_; }
+  bool has_lost(std::int64_t steps_done) const { return !lost_.empty() && lost_.back().steps == steps_done; }
+  /// The size of this rank's copy in the host's memory; on plan, of the copy that a run would make.
+  std::int64_t copy_bytes(Trainer& trainer) const;
+
+ private:
+  /// Whether some checkpoints are written while the training goes on. That would disturb a virtual clock.
+  bool copies() const;
+  void save_into(const CheckpointFolder& folder, Trainer& trainer, std::int64_t steps_done, std::int64_t keep,
+                 const SafetensorsMetadata& remarks, bool is_last);
+  void note(const std::optional<CheckpointWriter::Written>& written);
+  void add_wait(std::chrono::steady_clock::time_point begin);
+  bool leads() const { return rank_.index == 0; }
+
+  const Experiment& experiment_;
+  std::filesystem::path folder_;
+  CheckpointFolder newest_;
+  CheckpointFolder best_folder_;
+  Rank& rank_;
+  RunObserver& observer_;
+  CheckpointWriter writer_;
+  double waited_ = 0;
+  std::optional<double> new_wait_;
+  std::int64_t saved_after_ = 0;  // what is being written included
+  std::int64_t whole_after_ = 0;
+  std::optional<BestCheckpoint> best_;  // what is being written included
+  std::optional<BestCheckpoint> whole_best_;
+  std::vector<LostCheckpoint> lost_;
+};
+
+}  // namespace heddle

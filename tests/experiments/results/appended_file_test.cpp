@@ -1,0 +1,43 @@
+#include "experiments/results/appended_file.h"
+
+#include <doctest/doctest.h>
+
+#include "framework/error.h"
+#include "tests/support/files/file_size_limit.h"
+#include "tests/support/message.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::test {
+
+TEST_CASE("lines that a full disk does not take are written once it has room, each once and whole") {
+  const Scratch scratch;
+  AppendedFile file(scratch / "lines");
+  const auto content = [&] { return read_file(scratch / "lines", 100); };
+  CHECK_FALSE(file.append("first\n"));
+  {
+    const FileSizeLimit limit(10);  // within the second line
+    CHECK(file.append("second\n") == (scratch / "lines").string() + ": cannot be written: File too large");
+    CHECK(content() == "first\nseco");
+    CHECK_FALSE(file.append("third\n"));  // the reason is known
+    CHECK(message_of<DiskError>([&] { file.flush(); }) ==
+          (scratch / "lines").string() + ": cannot be written: File too large");
+  }
+  CHECK_FALSE(file.append("fourth\n"));
+  CHECK(content() == "first\nsecond\nthird\nfourth\n");
+}
+
+TEST_CASE("a full disk is a DiskError, and what cannot be a place for files an InputError") {
+  AppendedFile full("/dev/full");
+  CHECK(full.append("x") == "/dev/full: cannot be written: No space left on device");
+  const Scratch scratch;
+  try {
+    AppendedFile file(scratch / "absent/lines");
+    FAIL("it is open");
+  } catch (const DiskError&) {
+    FAIL("not the disk's fault");
+  } catch (const InputError& error) {
+    CHECK(error.what() == (scratch / "absent/lines").string() + ": cannot be written: No such file or directory");
+  }
+}
+
+}  // namespace heddle::test

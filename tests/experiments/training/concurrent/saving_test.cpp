@@ -1,0 +1,166 @@
+// Checkpoints that are written while the training goes on, those that stay, and those that a full disk does not take.
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "experiments/training/checkpoints/find_checkpoint.h"
+#include "experiments/training/run.h"
+#include "tests/support/files/file_size_limit.h"
+#include "tests/support/mlp_experiment.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::test {
+
+namespace {
+
+Experiment two_ranks(std::int64_t steps, std::int64_t save_every) {
+  Experiment experiment = mlp_experiment({.dp = 2}, steps);
+  experiment.train.save_every = save_every;
+  return experiment;
+}
+
+std::set<std::string> names_in(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
+}
+
+/// Calls a function at each step and each note.
+class Watcher final : public RunObserver {
+ public:
+  void on_step(const StepRecord& record) override {
+    if (at_step) at_step(record.step + 1);
+  }
+  void on_note(const std::string& text) override {
+    notes.push_back(text);
+    if (at_note) at_note();
+  }
+
+  std::function<void(std::int64_t steps_done)> at_step;
+  std::function<void()> at_note;
+  std::vector<std::string> notes;
+};
+
+/// The limit lets a file have less than the smallest rank's file, and more than its checksum.
+constexpr rlim_t small_file = 200;
+
+TEST_CASE("the newest checkpoints stay, as many as train.keep says, and what killed runs have left goes") {
+  const Scratch scratch;
+  Experiment experiment = two_ranks(7, 2);
+  for (const char* const left : {"step-000003.partial", "other.partial"})
+    std::filesystem::create_directories(scratch / left);
+  (void)run_variant(experiment, "base", {.checkpoints = scratch / ""});
+  CHECK(names_in(scratch / "") == std::set<std::string>{"other.partial", "step-000007"});
+  experiment.train.keep = 3;
+  (void)run_variant(experiment, "base", {.checkpoints = scratch / ""});
+  CHECK(names_in(scratch / "") == std::set<std::string>{"other.partial", "step-000004", "step-000006", "step-000007"});
+}
+
+TEST_CASE("a checkpoint that is written during later steps has the bytes of one for which they wait") {
+  const Scratch scratch;
+  Experiment experiment = two_ranks(9, 1);
+  experiment.train.keep = 9;
+  const VariantResult later = run_variant(experiment, "base", {.checkpoints = scratch / "later"});
+  experiment.train.async_save = false;
+  const VariantResult at_once = run_variant(experiment, "base", {.checkpoints = scratch / "at_once"});
+  CHECK(names_in(scratch / "later").size() == 9);
+  for (int steps = 1; steps <= 9; ++steps)
+    for (const char* const file : {"rank-0.safetensors", "rank-0.crc32c", "rank-1.safetensors", "rank-1.crc32c"}) {
+      const auto content = [&](const char* folder) {
+        return read_file(scratch / folder / step_name(steps) / file, 1 << 22);
+      };
+      CHECK(content("later") == content("at_once"));
+    }
+  experiment.train.async_save = true;
+  experiment.device = DeviceType::plan;
+  const VariantResult planned = run_variant(experiment, "base");
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CHECK(later.ranks[rank].checkpoint_copy > 0);
+    CHECK(planned.ranks[rank].checkpoint_copy == later.ranks[rank].checkpoint_copy);
+    CHECK(at_once.ranks[rank].checkpoint_copy == 0);
+  }
+}
+
+TEST_CASE("a run that saves at its end only makes no copy") {
+  const Scratch scratch;
+  const VariantResult result = run_variant(two_ranks(3, 0), "base", {.checkpoints = scratch / ""});
+  CHECK(result.ranks[0].checkpoint_copy == 0);
+  CHECK(names_in(scratch / "") == std::set<std::string>{"step-000003"});
+}
+
+TEST_CASE("the training goes on without a checkpoint that the disk does not take, and an earlier one stays") {
+  for (const bool is_async : {true, false}) {
+    const Scratch scratch;
+    Experiment experiment = two_ranks(12, 3);
+    experiment.train.async_save = is_async;
+    std::optional<FileSizeLimit> limit;
+    std::set<std::string> while_full;
+    Watcher watcher;
+    watcher.at_step = [&](std::int64_t steps_done) {
+      if (steps_done == 6) limit.emplace(small_file);  // the checkpoint after these steps follows
+    };
+    watcher.at_note = [&] {
+      limit.reset();
+      while_full = names_in(scratch / "");
+    };
+    const VariantResult result = run_variant(experiment, "base", {.checkpoints = scratch / "", .observer = &watcher});
+    CHECK(result.status == VariantResult::Status::ok);
+    REQUIRE(result.lost_checkpoints.size() == 1);
+    CHECK(result.lost_checkpoints[0].steps == 6);
+    const std::string why =
+        (scratch / "step-000006/rank-0.safetensors").string() + ": cannot be written: File too large";
+    CHECK(result.lost_checkpoints[0].why == why);
+    CHECK(watcher.notes == std::vector<std::string>{"the checkpoint after 6 steps is lost: " + why +
+                                                    "; the newest one is that after 3 steps"});
+    CHECK(while_full == std::set<std::string>{"step-000003"});
+    CHECK(names_in(scratch / "") == std::set<std::string>{"step-000012"});
+  }
+}
+
+TEST_CASE("a run whose last checkpoint is lost says so, and keeps the one before") {
+  const Scratch scratch;
+  std::optional<FileSizeLimit> limit;
+  Watcher watcher;
+  watcher.at_step = [&](std::int64_t steps_done) {
+    if (steps_done == 5) limit.emplace(small_file);
+  };
+  const VariantResult result =
+      run_variant(two_ranks(5, 2), "base", {.checkpoints = scratch / "", .observer = &watcher});
+  limit.reset();
+  CHECK(result.status == VariantResult::Status::not_saved);
+  CHECK(result.steps.size() == 5);
+  CHECK(result.error == (scratch / "step-000005/rank-0.safetensors").string() + ": cannot be written: File too large");
+  CHECK(names_in(scratch / "") == std::set<std::string>{"step-000004"});
+}
+
+TEST_CASE("the failure of a rank other than 0 is told by its name, and a folder that is gone is made again") {
+  const Scratch scratch;
+  Experiment experiment = two_ranks(8, 2);
+  Watcher watcher;
+  watcher.at_step = [&](std::int64_t steps_done) {
+    // A plain file in the place of the folder, and later nothing.
+    if (steps_done == 4) {
+      std::filesystem::remove_all(scratch / "saved");
+      std::ofstream(scratch / "saved") << "x";
+    }
+  };
+  watcher.at_note = [&] { std::filesystem::remove(scratch / "saved"); };
+  const VariantResult result =
+      run_variant(experiment, "base", {.checkpoints = scratch / "saved", .observer = &watcher});
+  CHECK(result.status == VariantResult::Status::ok);
+  REQUIRE(result.lost_checkpoints.size() == 1);
+  CHECK(result.lost_checkpoints[0].why ==
+        (scratch / "saved/step-000004").string() + ": cannot be written: Not a directory");
+  CHECK(watcher.notes[0].ends_with("; the newest one is that after 2 steps"));
+  CHECK(names_in(scratch / "saved") == std::set<std::string>{"step-000008"});
+}
+
+}  // namespace
+
+}  // namespace heddle::test
