@@ -285,7 +285,9 @@ void add_run(CLI::App& app, CommandCall& call) {
     try {
       call.code = run_command(*command, call.console, call.join());
     } catch (const RankAssigned& found) {
-      restart_as(found.assignment(), {.number = found.assignment().restarts});
+      Restart restart = restart_of_environment().value_or(Restart());  // of which this one is a part
+      restart.number = found.assignment().restarts;
+      restart_as(found.assignment(), restart);
     }
   });
 }

@@ -33,11 +33,11 @@ struct RankAssignment {
   std::string listen_host{};  // at which this process listened so far; empty: it did not
 };
 
-/// A process that was started again came to a job that restarts, and has a rank there.
+/// The job restarts while this process connects, and the process has a rank there.
 class RankAssigned : public Error {
  public:
   explicit RankAssigned(RankAssignment assignment)
-      : Error("this process has a rank in a job that restarts"), assignment_(std::move(assignment)) {}
+      : Error("the job restarts while its processes connect"), assignment_(std::move(assignment)) {}
   const RankAssignment& assignment() const { return assignment_; }
 
  private:

@@ -65,6 +65,7 @@ class Rendezvous {
   void receive();
   bool turn_away_stray(TcpListener& listener, const TcpListener::Incoming& stray) const;
   void check(const TcpHello& hello, const TcpAddress& from) const;
+  [[noreturn]] void restart_without_missing();
   void refuse(TcpReply::Kind kind, std::string_view why);
   [[noreturn]] void fail_reply(const std::string& what) const {
     fail<RankFailed>("{} answered with {}: all processes must run the same build of this program", leader(), what);
@@ -224,7 +225,8 @@ bool Rendezvous::prove(int p, const std::string& whom, Deadline end) {
 /// Accepts the connections of all higher ranks.
 void Rendezvous::receive() {
   TcpListener listener(listening_, secret_);
-  const Deadline end = deadline();
+  const bool can_restart = launch_.rank == 0 && launch_.is_elastic && launch_.restarts > 0;
+  const Deadline end = can_restart ? std::min(deadline(), TcpSocket::Clock::now() + patience_.restarting) : deadline();
   Deadline next_look = std::min(end, notice());
   for (;;) {
     std::vector<int> missing;
@@ -238,6 +240,7 @@ void Rendezvous::receive() {
       next_look = end;
       continue;
     }
+    if (!incoming && can_restart) restart_without_missing();
     if (!incoming)
       fail<RankFailed>("{} did not connect to {} within {} s{}", whom,
                        launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds_of(patience_.longest),
@@ -278,6 +281,22 @@ void Rendezvous::check(const TcpHello& came, const TcpAddress& from) const {
                      came.machine_name());
   if (came.address.port == 0)
     fail<RankFailed>("rank {}, which connected from {}, names no port at which it listens", came.rank, to_string(from));
+}
+
+/// Some have ended since the restart began: those that are here restart once more.
+void Rendezvous::restart_without_missing() {
+  const auto is_here = [](const TcpSocket& other) { return other.is_open() && other.is_peer_open(); };
+  TcpAssignment given{.rank = 0, .size = 1, .restarts = launch_.restarts + 1};
+  given.size += static_cast<std::int32_t>(std::count_if(sockets_.begin(), sockets_.end(), is_here));
+  for (const TcpSocket& other : sockets_)
+    if (is_here(other) && ++given.rank < given.size)
+      send_reply(other, TcpReply::Kind::assignment, std::as_bytes(std::span(&given, 1)));
+  throw RankAssigned({.rank = 0,
+                      .size = given.size,
+                      .restarts = given.restarts,
+                      .host = point_.host,
+                      .port = point_.port,
+                      .listen_host = launch_.listen_host});
 }
 
 void Rendezvous::refuse(TcpReply::Kind kind, std::string_view why) {
@@ -326,7 +345,8 @@ void Rendezvous::read_reply() {
                           .size = given.size,
                           .restarts = given.restarts,
                           .host = point_.host,
-                          .port = point_.port});
+                          .port = point_.port,
+                          .listen_host = launch_.listen_host});
     }
   }
   fail_reply(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));

@@ -20,6 +20,8 @@ struct RendezvousAddress {
 struct RendezvousPatience {
   std::chrono::milliseconds longest = std::chrono::minutes(2);
   std::chrono::milliseconds silent = std::chrono::seconds(5);
+  /// How long rank 0 of a job that has restarted waits, before the others restart without those that have ended since.
+  std::chrono::milliseconds restarting = std::chrono::seconds(20);
   std::function<void(const std::string& what)> on_note{};  // `rank 0 waits at node7:29500 for ranks 1, 3`
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/run.h"
@@ -46,6 +47,11 @@ class Watcher final : public RunObserver {
   std::function<void()> at_note;
   std::vector<std::string> notes;
 };
+
+/// Whether a checkpoint follows after these steps, and the one before it is whole, which takes some steps.
+bool is_next_due(const std::filesystem::path& folder, std::int64_t steps_done, std::int64_t every) {
+  return steps_done % every == 0 && std::filesystem::exists(folder / step_name(steps_done - every));
+}
 
 /// The limit lets a file have less than the smallest rank's file, and more than its checksum.
 constexpr rlim_t small_file = 200;
@@ -97,13 +103,16 @@ TEST_CASE("a run that saves at its end only makes no copy") {
 TEST_CASE("the training goes on without a checkpoint that the disk does not take, and an earlier one stays") {
   for (const bool is_async : {true, false}) {
     const Scratch scratch;
-    Experiment experiment = two_ranks(12, 3);
+    Experiment experiment = two_ranks(60, 3);
     experiment.train.async_save = is_async;
     std::optional<FileSizeLimit> limit;
     std::set<std::string> while_full;
+    std::int64_t lost = 0;
     Watcher watcher;
     watcher.at_step = [&](std::int64_t steps_done) {
-      if (steps_done == 6) limit.emplace(small_file);  // the checkpoint after these steps follows
+      if (lost > 0 || !is_next_due(scratch / "", steps_done, 3)) return;
+      lost = steps_done;
+      limit.emplace(small_file);
     };
     watcher.at_note = [&] {
       limit.reset();
@@ -112,26 +121,28 @@ TEST_CASE("the training goes on without a checkpoint that the disk does not take
     const VariantResult result = run_variant(experiment, "base", {.checkpoints = scratch / "", .observer = &watcher});
     CHECK(result.status == VariantResult::Status::ok);
     REQUIRE(result.lost_checkpoints.size() == 1);
-    CHECK(result.lost_checkpoints[0].steps == 6);
+    CHECK(result.lost_checkpoints[0].steps == lost);
     const std::string why =
-        (scratch / "step-000006/rank-0.safetensors").string() + ": cannot be written: File too large";
+        (scratch / step_name(lost) / "rank-0.safetensors").string() + ": cannot be written: File too large";
     CHECK(result.lost_checkpoints[0].why == why);
-    CHECK(watcher.notes == std::vector<std::string>{"the checkpoint after 6 steps is lost: " + why +
-                                                    "; the newest one is that after 3 steps"});
-    CHECK(while_full == std::set<std::string>{"step-000003"});
-    CHECK(names_in(scratch / "") == std::set<std::string>{"step-000012"});
+    CHECK(watcher.notes == std::vector<std::string>{fmt::format(
+                               "the checkpoint after {} steps is lost: {}; the newest one is that after {} steps", lost,
+                               why, lost - 3)});
+    CHECK(while_full == std::set<std::string>{step_name(lost - 3)});
+    CHECK(names_in(scratch / "") == std::set<std::string>{"step-000060"});
   }
 }
 
 TEST_CASE("a run whose last checkpoint is lost says so, and keeps the one before") {
   const Scratch scratch;
   std::optional<FileSizeLimit> limit;
+  Experiment experiment = two_ranks(5, 2);
+  experiment.train.async_save = false;
   Watcher watcher;
   watcher.at_step = [&](std::int64_t steps_done) {
     if (steps_done == 5) limit.emplace(small_file);
   };
-  const VariantResult result =
-      run_variant(two_ranks(5, 2), "base", {.checkpoints = scratch / "", .observer = &watcher});
+  const VariantResult result = run_variant(experiment, "base", {.checkpoints = scratch / "", .observer = &watcher});
   limit.reset();
   CHECK(result.status == VariantResult::Status::not_saved);
   CHECK(result.steps.size() == 5);
@@ -139,16 +150,16 @@ TEST_CASE("a run whose last checkpoint is lost says so, and keeps the one before
   CHECK(names_in(scratch / "") == std::set<std::string>{"step-000004"});
 }
 
-TEST_CASE("the failure of a rank other than 0 is told by its name, and a folder that is gone is made again") {
+TEST_CASE("a folder of checkpoints that is gone for a while is made again") {
   const Scratch scratch;
-  Experiment experiment = two_ranks(8, 2);
+  const Experiment experiment = two_ranks(60, 2);
+  std::int64_t lost = 0;
   Watcher watcher;
   watcher.at_step = [&](std::int64_t steps_done) {
-    // A plain file in the place of the folder, and later nothing.
-    if (steps_done == 4) {
-      std::filesystem::remove_all(scratch / "saved");
-      std::ofstream(scratch / "saved") << "x";
-    }
+    if (lost > 0 || !is_next_due(scratch / "saved", steps_done, 2)) return;
+    lost = steps_done;
+    std::filesystem::remove_all(scratch / "saved");
+    std::ofstream(scratch / "saved") << "x";  // a plain file in its place
   };
   watcher.at_note = [&] { std::filesystem::remove(scratch / "saved"); };
   const VariantResult result =
@@ -156,9 +167,9 @@ TEST_CASE("the failure of a rank other than 0 is told by its name, and a folder 
   CHECK(result.status == VariantResult::Status::ok);
   REQUIRE(result.lost_checkpoints.size() == 1);
   CHECK(result.lost_checkpoints[0].why ==
-        (scratch / "saved/step-000004").string() + ": cannot be written: Not a directory");
-  CHECK(watcher.notes[0].ends_with("; the newest one is that after 2 steps"));
-  CHECK(names_in(scratch / "saved") == std::set<std::string>{"step-000008"});
+        (scratch / "saved" / step_name(lost)).string() + ": cannot be written: Not a directory");
+  CHECK(watcher.notes[0].ends_with(fmt::format("; the newest one is that after {} steps", lost - 2)));
+  CHECK(names_in(scratch / "saved") == std::set<std::string>{"step-000060"});
 }
 
 }  // namespace
