@@ -123,7 +123,7 @@ TEST_CASE("the training goes on without a checkpoint that the disk does not take
     REQUIRE(result.lost_checkpoints.size() == 1);
     CHECK(result.lost_checkpoints[0].steps == lost);
     const std::string why =
-        (scratch / step_name(lost) / "rank-0.safetensors").string() + ": cannot be written: File too large";
+        (scratch / "" / step_name(lost) / "rank-0.safetensors").string() + ": cannot be written: File too large";
     CHECK(result.lost_checkpoints[0].why == why);
     CHECK(watcher.notes == std::vector<std::string>{fmt::format(
                                "the checkpoint after {} steps is lost: {}; the newest one is that after {} steps", lost,
