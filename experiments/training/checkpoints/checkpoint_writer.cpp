@@ -6,8 +6,6 @@
 #include <system_error>
 #include <utility>
 
-#include <sys/resource.h>
-
 #include "experiments/training/checkpoints/find_checkpoint.h"
 
 namespace heddle {
@@ -15,12 +13,6 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t max_piece = std::size_t{8} << 20;  // between two looks at whether the run has ended
-
-/// The threads that compute come first.
-void lower_priority() {
-  constexpr int nice = 10;
-  ::setpriority(PRIO_PROCESS, 0, nice);  // of this thread alone, on Linux
-}
 
 /// A failure as a row of numbers, and back: its kind and the characters of its text.
 std::vector<double> numbers_of(const Failure& failure) {
@@ -90,10 +82,8 @@ void CheckpointWriter::write_copy(SafetensorsWriter& writer) const {
 void CheckpointWriter::run(std::function<void()> work) {
   if (in_background_) {
     try {
-      work_ = std::async(std::launch::async, [work] {
-                lower_priority();
-                work();
-              }).share();
+      // At the priority of the threads that compute: below it, it would be late where they use all cores.
+      work_ = std::async(std::launch::async, work).share();
       return;
     } catch (const std::system_error&) {
       // The system has no more threads: this one writes.
