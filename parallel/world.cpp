@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -182,6 +183,14 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
     if (const auto& failure = failures[static_cast<std::size_t>(r)]) raise_rank_failure(r, *failure);
 }
 
+/// Keeps a device as long as this process: elements may still arrive in its memory.
+void keep(std::unique_ptr<Device> device) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<Device>>;  // never destroyed
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(device));
+}
+
 /// Runs this process's rank, if the mesh has it; processes beyond the mesh only take part in the end.
 void run_process(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   Job& job = *options.job;
@@ -202,7 +211,7 @@ void run_process(const WorldOptions& options, const std::function<void(Rank&)>& 
   // Elements may be under way when a rank fails: the device stays until they have arrived, and where that cannot be
   // known, as long as this process.
   const auto failed = job.conclude(exception);
-  if (job.is_broken()) (void)device.release();
+  if (job.is_broken()) keep(std::move(device));
   if (failed) raise_rank_failure(failed->first, failed->second);
 }
 

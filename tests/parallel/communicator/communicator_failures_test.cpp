@@ -198,7 +198,8 @@ TEST_CASE("the rank on which all others depend is named, not the rank that has w
           std::this_thread::sleep_for(milliseconds(150));
           rank.world.recv(0).wait();
         }
-        std::this_thread::sleep_for(milliseconds(2500));
+        // Long enough to be missed, and back before the others give the job up.
+        std::this_thread::sleep_for(milliseconds(1700));
       },
       "rank 1, message 1: recv from rank 0: timed out after 1 s waiting for rank 0");
 }
