@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from jobs import Faults, Failed, Missing, expect, losses, provoke_all
+from jobs import Faults, Failed, Missing, expect, losses, run_all
 
 RANKS = 4
 EXPERIMENT = {
@@ -217,4 +217,4 @@ def add_options(parser):
 
 
 if __name__ == "__main__":
-    sys.exit(provoke_all(FaultsOfOneMachine, __doc__, add_options))
+    sys.exit(run_all(FaultsOfOneMachine, __doc__, add_options))

@@ -157,8 +157,8 @@ class Faults:
             job.end()
 
 
-def provoke(faults, name, number, arguments):
-    """Whether the job went on, and the seconds that this took; or an exception, which says why there is no result."""
+def run_one(faults, name, number, arguments):
+    """The result of one fault; or an exception, which says why there is none."""
     with tempfile.TemporaryDirectory(prefix="heddle-faults-") as work:
         one = faults(Path(work), random.Random(f"{name} {arguments.seed} {number}"), arguments)
         try:
@@ -167,6 +167,17 @@ def provoke(faults, name, number, arguments):
             return wrong
         finally:
             one.end()
+
+
+def parser_of(text, tries=3):
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tries", type=int, default=tries, help=f"of each fault (default: {tries})")
+    parser.add_argument("--seed", type=int, default=1, help="draws ranks and moments (default: 1)")
+    return parser
+
+
+def print_head():
+    print(f"{'fault':<86} {'tries':>5} {'go on':>6} {'answered':>8} {'worst':>8}", flush=True)
 
 
 def print_row(what, results):
@@ -180,11 +191,21 @@ def print_row(what, results):
     print(f"{what:<86} {len(done):>5} {went_on:>6} {len(done) - went_on:>8} {worst:>6.2f} s", flush=True)
 
 
-def provoke_all(faults, text, add_options=lambda parser: None):
+def run_tries(faults, name, arguments):
+    """The results of all tries of a fault. What is wrong goes to stderr at once."""
+    def one(number):
+        result = run_one(faults, name, number, arguments)
+        if isinstance(result, Failed):
+            print(f"{name}, try {number}: {result}", file=sys.stderr, flush=True)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.at_once) as pool:
+        return list(pool.map(one, range(arguments.tries)))
+
+
+def run_all(faults, text, add_options=lambda parser: None):
     """The command line of a script, its table, and its exit code."""
-    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tries", type=int, default=3, help="of each fault (default: 3)")
-    parser.add_argument("--seed", type=int, default=1, help="draws ranks and moments (default: 1)")
+    parser = parser_of(text)
     parser.add_argument("--at-once", type=int, default=1, help="tries that run at the same time (default: 1)")
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=", ".join(faults.names))
     add_options(parser)
@@ -194,15 +215,11 @@ def provoke_all(faults, text, add_options=lambda parser: None):
             parser.error(f"{name}: expected one of {', '.join(faults.names)}")
     subprocess.run([ROOT / "heddle", "--version"], stdout=subprocess.DEVNULL, check=True)
     passed = failed = 0
-    print(f"{'fault':<86} {'tries':>5} {'go on':>6} {'answered':>8} {'worst':>8}", flush=True)
-    with concurrent.futures.ThreadPoolExecutor(arguments.at_once) as pool:
-        for name in arguments.faults or faults.names:
-            results = list(pool.map(lambda number, name=name: provoke(faults, name, number, arguments), range(arguments.tries)))
-            for number, result in enumerate(results):
-                if isinstance(result, Failed):
-                    print(f"{name}, try {number}: {result}", file=sys.stderr)
-            print_row(getattr(faults, name).__doc__.split("\n")[0], results)
-            failed += sum(isinstance(result, Failed) for result in results)
-            passed += sum(isinstance(result, tuple) for result in results)
+    print_head()
+    for name in arguments.faults or faults.names:
+        results = run_tries(faults, name, arguments)
+        print_row(getattr(faults, name).__doc__.split("\n")[0], results)
+        failed += sum(isinstance(result, Failed) for result in results)
+        passed += sum(isinstance(result, tuple) for result in results)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from jobs import Faults, Failed, Missing, expect, losses, provoke_all, send
+from jobs import Faults, Failed, Missing, expect, losses, run_all, send
 from machines import Machines
 
 FIRST_STEPS = 3
@@ -385,4 +385,4 @@ class NetworkFaults(Faults):
 
 
 if __name__ == "__main__":
-    sys.exit(provoke_all(NetworkFaults, __doc__))
+    sys.exit(run_all(NetworkFaults, __doc__))
