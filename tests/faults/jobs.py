@@ -160,13 +160,15 @@ class Faults:
 def run_one(faults, name, number, arguments):
     """The result of one fault; or an exception, which says why there is none."""
     with tempfile.TemporaryDirectory(prefix="heddle-faults-") as work:
-        one = faults(Path(work), random.Random(f"{name} {arguments.seed} {number}"), arguments)
+        one = None
         try:
+            one = faults(Path(work), random.Random(f"{name} {arguments.seed} {number}"), arguments)
             return getattr(one, name)()
         except (Failed, Missing) as wrong:
             return wrong
         finally:
-            one.end()
+            if one:
+                one.end()
 
 
 def parser_of(text, tries=3):

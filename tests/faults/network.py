@@ -10,7 +10,7 @@ exit code and an error that names the right rank and the cause, and the results 
 left in a namespace. `worst` is the longest time from the fault to the end of a job that is answered, and the longest fault of
 those that go on. Needs root, network namespaces and /dev/net/tun. The last line is `N passed, N failed`.
 """
-import json
+import itertools
 import shutil
 import signal
 import subprocess
@@ -18,102 +18,14 @@ import sys
 import time
 from pathlib import Path
 
-from jobs import Faults, Failed, Missing, expect, losses, run_all, send
-from machines import Machines
-
-FIRST_STEPS = 3
-STEPS = 40
-FOR_EVER = 1000000  # steps
-EXPERIMENT = {
-    "name": "network", "threads": 1, "seed": 5,
-    "data": {"type": "synthetic_identities", "identities": 24, "image": [1, 8, 8]},
-    "model": {"type": "mlp", "hidden": [32, 32, 32], "embedding": 16}, "head": {"classes": 24},
-    "train": {"batch": 48, "micro_batches": 2, "steps": FIRST_STEPS},
-}
-MESHES = [{"dp": 2}, {"pp": 2}, {"dp": 3}, {"dp": 4}, {"dp": 2, "pp": 2}, {"pp": 4}, {"dp": 6}, {"dp": 8}, {"dp": 4, "pp": 2}]
-PATIENCE = 60  # seconds: the timeout where it does not matter
-GRACE = 2.0  # seconds that the other processes may take to end after the timeout
+from jobs import Failed, Missing, expect, run_all, send
+from network_jobs import ENDED, FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, NetworkFaults
 
 
-class NetworkFaults(Faults):
+class SocketFaults(NetworkFaults):
     names = ["delayed", "lost_packets", "down_briefly", "down_for_long", "partition", "machine_vanishes",
              "vanishes_without_timeout", "killed", "stopped", "slowed", "full_disk", "late_rank", "too_late_rank",
              "two_jobs_on_one_port", "wrong_world_size", "twin", "right_interface", "wrong_interface"]
-    whole = {}
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.machines = None
-        self.mesh = self.rng.choice(MESHES)
-        self.ranks = self.mesh.get("dp", 1) * self.mesh.get("pp", 1)
-        machines = self.rng.randrange(2, min(self.ranks, 4) + 1)
-        self.machine_of = [rank * machines // self.ranks for rank in range(self.ranks)]
-        self.machines = Machines(machines, self.rng.random())
-
-    def experiment(self, steps=STEPS, timeout=PATIENCE):
-        variants = [{"name": "first", "patch": {}}, {"name": "second", "patch": {"train": {"steps": steps}}}]
-        return EXPERIMENT | {"mesh": self.mesh, "timeout": timeout, "variants": variants}
-
-    # ---- what the faults have in common ----------------------------------------------------------------------------
-
-    def start(self, job, rank, *options, **environment):
-        """Starts a rank of a job at its machine."""
-        machine = self.machine_of[rank]
-        launch = {"address": Machines.address(0), "before": self.machines.command(machine)} | environment
-        job.start_rank(rank, launch.pop("size", self.ranks), *options, **launch)
-
-    def started(self, *options, steps=STEPS, timeout=PATIENCE, out=None):
-        """A job of all ranks."""
-        job = self.job(self.experiment(steps, timeout), out)
-        for rank in range(self.ranks):
-            self.start(job, rank, *options)
-        return job
-
-    def at_some_step(self, job):
-        job.wait_for_step(self.rng.randrange(2, STEPS // 2), "second")
-        return time.monotonic()
-
-    def ranks_of(self, machine):
-        return [rank for rank, where in enumerate(self.machine_of) if where == machine]
-
-    def some_machine(self):
-        return self.rng.randrange(len(self.machines.names))
-
-    def reference(self):
-        """The losses of the second variant of a run without faults."""
-        key = str(self.mesh)
-        if key not in self.whole:
-            self.whole[key] = self.train(self.experiment(), variant="second")
-        return self.whole[key]
-
-    def expect_whole(self, job, *others, steps=STEPS, patience=240):
-        """The job goes on to its end with the bits of a run without a fault. `others` are processes that do not count."""
-        codes = job.codes([number for number in range(len(job.processes)) if number not in others], patience)
-        expect(codes == [0] * self.ranks, f"{codes}: {job.errors()}")
-        trained = losses(job.out, "second")
-        whole = self.reference()
-        expect(trained == {step: whole[step] for step in range(steps)}, "the losses differ from those of a run without faults")
-        self.expect_none_left()
-
-    def expect_none_left(self):
-        left = self.machines.left_behind()
-        expect(not left, f"processes are left behind: {left}")
-
-    def expect_first_variant(self, job):
-        variants = json.loads((job.out / "summary.json").read_text())["variants"]
-        expect(variants[0]["name"] == "first" and variants[0]["status"] == "ok" and
-               len(variants[0]["loss_per_step"]) == FIRST_STEPS, f"the summary lacks the first variant: {variants[:1]}")
-
-    def expect_answer(self, job, begin, within, named, cause, ranks=None):
-        """The processes of `ranks` (by default all) end in time, and name one of the ranks `named`, and the cause."""
-        ranks = range(self.ranks) if ranks is None else ranks
-        codes = job.codes(ranks, patience=within + 60)
-        seconds = time.monotonic() - begin
-        errors = "\n".join(job.error(rank) for rank in ranks)
-        expect(codes == [4] * len(codes), f"{codes}: {errors}")
-        expect(any(f"rank {rank}" in errors for rank in named) and cause in errors, f"{cause} of {named}: {errors}")
-        expect(seconds <= within, f"the job took {seconds:.1f} s to end, not {within:.1f} s: {errors}")
-        return seconds
 
     # ---- links -----------------------------------------------------------------------------------------------------
 
@@ -121,8 +33,7 @@ class NetworkFaults(Faults):
         """packets take 1 to 50 ms, and up to as long again by chance, so that they overtake"""
         delay = self.rng.uniform(0.001, 0.05)
         self.machines.change(self.machines.all_links(), delay=delay, jitter=delay * self.rng.random())
-        job = self.started()
-        self.expect_whole(job)
+        self.expect_whole(self.started(steps=STEPS // 2), steps=STEPS // 2)
         return True, delay
 
     def lost_packets(self):
@@ -144,52 +55,50 @@ class NetworkFaults(Faults):
         self.expect_whole(job)
         return True, time.monotonic() - begin
 
-    def cut(self, links, named):
+    def cut(self, links):
         """The answer to links that are down for longer than the timeout."""
         timeout = self.rng.randrange(3, 7)
         job = self.started(steps=FOR_EVER, timeout=timeout)
         begin = self.at_some_step(job)
         self.machines.change(links, is_down=True)
-        seconds = self.expect_answer(job, begin, timeout + GRACE + 1, named, "timed out after")
+        right = [pair for one, other in links for pair in itertools.product(self.ranks_of(one), self.ranks_of(other))]
+        right += [(other, one) for one, other in right]
+        seconds = self.expect_answer(job, begin, timeout + GRACE + SILENCE, LATE, right)
         self.expect_first_variant(job)
         self.expect_none_left()
         return False, seconds
 
     def down_for_long(self):
         """the link between two machines is down for longer than the timeout of 3 to 6 s"""
-        one, other = self.rng.sample(range(len(self.machines.names)), 2)
-        return self.cut([[one, other]], self.ranks_of(one) + self.ranks_of(other))
+        return self.cut([self.rng.sample(range(len(self.machines.names)), 2)])
 
     def partition(self):
         """no packet passes between two groups of machines, with a timeout of 3 to 6 s"""
         machines = list(range(len(self.machines.names)))
         self.rng.shuffle(machines)
         count = self.rng.randrange(1, len(machines))
-        return self.cut(self.machines.between(machines[:count], machines[count:]), range(self.ranks))
+        return self.cut(self.machines.between(machines[:count], machines[count:]))
 
     def vanish(self, timeout, within, cause):
         """A machine vanishes without a last packet; the processes of the others end."""
         job = self.started(steps=FOR_EVER, timeout=timeout)
         machine = self.some_machine()
         lost = self.ranks_of(machine)
-        rest = [rank for rank in range(self.ranks) if rank not in lost]
         begin = self.at_some_step(job)
         self.machines.change(self.machines.links_of(machine), is_down=True)
         send([pid for rank in lost for pid in (job.processes[rank].pid, job.program(rank))], signal.SIGKILL)
-        seconds = self.expect_answer(job, begin, within, lost, cause, rest)
-        if machine != 0:
-            self.expect_first_variant(job)
+        seconds = self.expect_answer_for(lost, job, begin, within, cause)
         self.expect_none_left()
         return False, seconds
 
     def machine_vanishes(self):
         """a machine vanishes without a last packet, with a timeout of 3 to 6 s"""
         timeout = self.rng.randrange(3, 7)
-        return self.vanish(timeout, timeout + GRACE + 1, "timed out after")
+        return self.vanish(timeout, timeout + GRACE + SILENCE, LATE)
 
     def vanishes_without_timeout(self):
         """a machine vanishes without a last packet, with a timeout of 300 s"""
-        return self.vanish(300, 65, "it no longer responds")
+        return self.vanish(300, 60 + GRACE + SILENCE, NO_RESPONSE)
 
     # ---- processes -------------------------------------------------------------------------------------------------
 
@@ -198,10 +107,8 @@ class NetworkFaults(Faults):
         job = self.started(steps=FOR_EVER)
         rank = self.rng.randrange(self.ranks)
         begin = self.at_some_step(job)
-        send([job.program(rank)], signal.SIGKILL)
-        seconds = self.expect_answer(job, begin, 5, [rank], f"rank {rank}: its process has ended")
-        if rank != 0:
-            self.expect_first_variant(job)
+        send([self.program(job, rank)], signal.SIGKILL)
+        seconds = self.expect_answer_for([rank], job, begin, GRACE, ENDED)
         self.expect_none_left()
         return False, seconds
 
@@ -211,12 +118,9 @@ class NetworkFaults(Faults):
         job = self.started(steps=FOR_EVER, timeout=timeout)
         rank = self.rng.randrange(self.ranks)
         begin = self.at_some_step(job)
-        pid = job.program(rank)
+        pid = self.program(job, rank)
         send([pid], signal.SIGSTOP)
-        others = [other for other in range(self.ranks) if other != rank]
-        seconds = self.expect_answer(job, begin, timeout + GRACE + 1, [rank], "timed out after", others)
-        if rank != 0:
-            self.expect_first_variant(job)
+        seconds = self.expect_answer_for([rank], job, begin, timeout + GRACE)
         send([pid], signal.SIGKILL)
         self.expect_none_left()
         return False, seconds
@@ -225,7 +129,7 @@ class NetworkFaults(Faults):
         """a process is slowed 50 times, in turns of 2 ms of 100"""
         job = self.started()
         begin = self.at_some_step(job)
-        pid = job.program(self.rng.randrange(self.ranks))
+        pid = self.program(job, self.rng.randrange(self.ranks))
         while job.processes[0].poll() is None:
             send([pid], signal.SIGSTOP)
             time.sleep(0.098)
@@ -378,11 +282,6 @@ class NetworkFaults(Faults):
             self.start(job, rank, HEDDLE_RENDEZVOUS_SECONDS="3", **chosen)
         return self.expect_turned_away(job, [wrong], ["HEDDLE_INTERFACE"])
 
-    def end(self):
-        super().end()
-        if self.machines:
-            self.machines.end()
-
 
 if __name__ == "__main__":
-    sys.exit(run_all(NetworkFaults, __doc__))
+    sys.exit(run_all(SocketFaults, __doc__))
