@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from jobs import Failed, Missing, expect, run_all, send
-from network_jobs import ENDED, FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, NetworkFaults
+from network_jobs import FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, NetworkFaults
 
 
 class SocketFaults(NetworkFaults):
@@ -46,7 +46,7 @@ class SocketFaults(NetworkFaults):
     def down_briefly(self):
         """the links of a machine are down for 1 to 20 s, for less than the timeout"""
         seconds = self.rng.uniform(1, 4) if self.rng.random() < 0.7 else self.rng.uniform(4, 20)
-        job = self.started(timeout=seconds + 3)
+        job = self.started(timeout=seconds * self.backoff + 3)
         links = self.machines.links_of(self.some_machine())
         begin = self.at_some_step(job)
         self.machines.change(links, is_down=True)
@@ -108,7 +108,7 @@ class SocketFaults(NetworkFaults):
         rank = self.rng.randrange(self.ranks)
         begin = self.at_some_step(job)
         send([self.program(job, rank)], signal.SIGKILL)
-        seconds = self.expect_answer_for([rank], job, begin, GRACE, ENDED)
+        seconds = self.expect_answer_for([rank], job, begin, GRACE, self.ended)
         self.expect_none_left()
         return False, seconds
 

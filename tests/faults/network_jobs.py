@@ -28,7 +28,6 @@ BUSY = 0.5
 
 # The errors that name the ranks of a fault.
 LATE = r"rank (\d+), (?:call|message) \d+: [^:]*: timed out after [\d.]+ s waiting for rank (\d+)"
-ENDED = r"rank (\d+): its process has ended"
 NO_RESPONSE = r"rank (\d+): it no longer responds"
 
 
@@ -36,6 +35,8 @@ class NetworkFaults(Faults):
     """A try with machines of its own, and a mesh that is drawn."""
 
     whole = {}
+    backoff = 1  # how much longer than a link is down it may take until a packet is sent again
+    ended = r"rank (\d+): its process has ended"  # how a process that is killed is named
 
     def __init__(self, *arguments):
         super().__init__(*arguments)

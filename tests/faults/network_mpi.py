@@ -3,7 +3,8 @@
 
     tests/faults/network_mpi.py [--tries N] [--seed S] [--at-once N] [FAULT ...]
 
-mpirun starts its helpers on the other machines by a script in place of ssh. The launchers draw which MPI it is.
+mpirun starts its helpers on the other machines by a script in place of ssh. Each try draws which
+MPI it is.
 """
 import os
 import shutil
@@ -26,6 +27,8 @@ RANK = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}
 
 class MpiFaults(SocketFaults):
     names = ["delayed", "lost_packets", "down_briefly", "killed", "stopped", "slowed"]
+    backoff = 2  # an MPI leaves it to the system when TCP repeats a packet
+    ended = r"rank (\d+): process \d+ \([^)]*\) was killed by SIGKILL"
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
