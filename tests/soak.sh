@@ -32,15 +32,20 @@ start() {  # start RANK: its launcher
   RANK=$1 ./heddle run "$work/soak.json" --elastic --out "$work/out" >>"$work/out.$1" 2>>"$work/err.$1" &
   launchers[$1]=$!
 }
-program_of_rank() { process experiments/heddle "$work" "RANK=$1"; }
+program_of() {  # program_of LAUNCHER: its child of that name; the rank of a program changes when the job restarts
+  local child
+  for child in $(<"/proc/$1/task/$1/children"); do
+    [[ $(readlink "/proc/$child/exe") == */experiments/heddle ]] && echo "$child"
+  done 2>/dev/null
+}
 restarts_so_far() { grep -c '^restart ' "$work/err.0"; }
 value() { awk -v key="$1:" '$1 == key {print $2}' "/proc/$leader/status"; }
 lines() { wc -l <"$1"; }
 
-# One more restart: kills a rank. Its launcher starts it again, or this script does after the launcher's third time.
-restart() {  # restart RANK
+# One more restart: kills a program. Its launcher starts it again, or this script does after the launcher's third time.
+restart() {  # restart 1|2
   local wanted=$(($(restarts_so_far) + 1)) end=$((SECONDS + 120)) pid
-  pid=$(program_of_rank "$1")
+  pid=$(program_of "${launchers[$1]}")
   [[ $pid ]] && kill -KILL "$pid"
   until (($(restarts_so_far) >= wanted)); do
     kill -0 "${launchers[$1]}" 2>/dev/null || start "$1"
@@ -64,7 +69,7 @@ sample() { echo "$((SECONDS - begin)) $(value VmRSS) $(descriptors) $(value Thre
 
 for rank in 0 1 2; do start $rank; done
 at_step "$work/out" 20
-leader=$(program_of_rank 0)
+leader=$(program_of "${launchers[0]}")
 begin=$SECONDS
 total=$((minutes * 60))
 for ((done = 0; done < restarts; ++done)); do
