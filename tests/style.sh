@@ -60,7 +60,7 @@ if command -v pyflakes3 >/dev/null; then  # a cell uses the names of the cells b
     cd notebooks_export/cells && grep append ../cells.cpp | grep -oE '[a-z_]+\.py' | xargs sed -s 's/^%/#%/' | pyflakes3 2>&1)"
 fi
 if command -v pyflakes3 >/dev/null; then
-  rule "the Python package, a test or a peer has names that nothing defines or uses" "$(pyflakes3 python/heddle tests/packaging experiments/program/bench/peers 2>&1)"
+  rule "the Python package, a test or a peer has names that nothing defines or uses" "$(pyflakes3 python/heddle tests/packaging tests/faults experiments/program/bench/peers 2>&1)"
 fi
 if command -v shellcheck >/dev/null; then rule "a script is unsafe" "$(shellcheck -x heddle .ci/run tests/*.sh tests/packaging/*.sh tests/support/*.sh tests/notebooks_export/*.sh tests/parallel/transports/*.sh experiments/program/launcher/*.sh)"; fi
 

@@ -173,7 +173,7 @@ class ProgressEngine {
     std::map<int, Failure> failures;
     int first_failed = -1;
     std::vector<bool> ended;
-    // For a section that failed because rank 0 did not respond: the ranks that know this and respond, the time since
+    // For a section that failed while rank 0 did not respond: the ranks that know this and respond, the time since
     // this rank knows it, and whether one of them has reported it.
     std::set<int> responsive_ranks;
     std::optional<WaitedTime> silence;
@@ -216,7 +216,7 @@ class ProgressEngine {
   void probe();
   void answer_probes();
   void send_chain(const WaitChain& chain);
-  bool lacks_only_late(const Section& section) const;
+  std::chrono::milliseconds grace(const Section& section) const;
   template <class Ready>
   bool wait_for_others(const Ready& ready);
   void report_for_leader();

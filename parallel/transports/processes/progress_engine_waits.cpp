@@ -20,6 +20,8 @@ constexpr std::chrono::milliseconds min_grace = std::chrono::seconds(10);
 constexpr std::chrono::milliseconds max_grace = std::chrono::minutes(1);
 // The same for ranks that are known not to have responded for as long as a wait may last. Longer than max_silence.
 constexpr std::chrono::milliseconds grace_of_late{1200};
+// The same for ranks whose machine does not acknowledge: it takes up to a second to know that.
+constexpr std::chrono::milliseconds grace_of_silent = std::chrono::seconds(2);
 // How long rank 0 may be silent, once it is late, before another rank reports that.
 constexpr std::chrono::milliseconds max_silence = std::chrono::seconds(1);
 
@@ -159,15 +161,18 @@ void ProgressEngine::report(const Failure& failure, std::uint64_t section) {
   send_to_all();
 }
 
-/// Whether each process without a part in the end of the section is one that others have waited for in vain.
-bool ProgressEngine::lacks_only_late(const Section& section) const {
+/// How long the processes without a part in the end of the section are waited for after a failure.
+std::chrono::milliseconds ProgressEngine::grace(const Section& section) const {
+  std::chrono::milliseconds grace = grace_of_late;
   for (int p = 0; p < size(); ++p) {
     const auto i = static_cast<std::size_t>(p);
     const bool is_late = std::any_of(section.failures.begin(), section.failures.end(),
                                      [p](const auto& failed) { return failed.second.late == p; });
-    if (!section.ended[i] && !left_[i] && !is_late) return false;
+    if (section.ended[i] || left_[i] || is_late) continue;
+    if (!wire_->is_silent(p)) return std::clamp(timeout_, min_grace, max_grace);
+    grace = grace_of_silent;
   }
-  return true;
+  return grace;
 }
 
 template <class Ready>
@@ -187,9 +192,7 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
     }
     if (since_failure) {
       report_for_leader();
-      const auto grace =
-          lacks_only_late(section_of(section_)) ? grace_of_late : std::clamp(timeout_, min_grace, max_grace);
-      is_broken_ = since_failure->look() > grace;
+      is_broken_ = since_failure->look() > grace(section_of(section_));
       if (is_broken_) has_leader_ = !section_of(section_).is_reported;
     }
     rest(idle_polls);
@@ -197,13 +200,14 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
   return false;
 }
 
-/// Where rank 0 is late, each rank that responds announces it to all. The lowest of them reports it if rank 0 does not
-/// respond.
+/// Where rank 0 is late, or its machine does not acknowledge, each rank that responds announces it to all. The lowest
+/// of them reports it if rank 0 does not respond.
 void ProgressEngine::report_for_leader() {
   Section& section = section_of(section_);
   const auto late = std::find_if(section.failures.begin(), section.failures.end(),
                                  [](const auto& failed) { return failed.second.late == 0; });
-  if (late == section.failures.end()) return;
+  const bool is_known_late = late != section.failures.end();
+  if (!is_known_late && !wire_->is_silent(0)) return;
   const auto announce = [&](bool is_reported) {
     begin(Kind::responsive, section_);
     message_.put(is_reported);
@@ -218,7 +222,8 @@ void ProgressEngine::report_for_leader() {
   if (section.silence->look() < max_silence) return;
   section.is_reported = true;
   announce(true);
-  if (on_silent_leader_) on_silent_leader_(late->second.why);
+  const Failure& failure = is_known_late ? late->second : section.failures.at(section.first_failed);
+  if (on_silent_leader_) on_silent_leader_(failure.why);
 }
 
 std::map<int, Failure> ProgressEngine::conclude() {
@@ -284,7 +289,7 @@ void ProgressEngine::leave(int code) {
   if (wait_for_others([&] { return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }); }))
     return wire_->leave();
   const Clock::time_point deadline = Clock::now() + min_grace;
-  for (int idle_polls = 0; has_leader_ && !left_[0] && Clock::now() < deadline; ++idle_polls) {
+  for (int idle_polls = 0; has_leader_ && !left_[0] && !wire_->is_silent(0) && Clock::now() < deadline; ++idle_polls) {
     poll();
     rest(idle_polls);
   }

@@ -55,6 +55,8 @@ class Wire {
   /// The next process that has ended, after everything that it had sent; each is returned once. For wires without a
   /// launcher that would end the other processes.
   virtual std::optional<Gone> next_gone() { return {}; }
+  /// Whether the machine of a process does not acknowledge what was sent to it; false if the wire cannot know.
+  virtual bool is_silent(int /*process*/) const { return false; }
 
   /// Copies a frame, which consists of `head` followed by `content`. The frames of one pair of processes arrive in
   /// order, whatever transfers are under way.

@@ -261,22 +261,30 @@ TEST_CASE("an impossible part is refused, whatever its text") {
   }
 }
 
-TEST_CASE("a file cut short or with one byte changed is never read as a checkpoint") {
+TEST_CASE("a file of a checkpoint that is cut short, or has one byte changed, is refused by its name") {
   TwoFiles two;
-  const std::string whole = read_file(two.path(1), 1 << 20);
-  const auto write = [&](const std::string& contents) {
-    std::ofstream(two.path(1), std::ios::binary) << contents;
-    return two.complaint();
-  };
-  for (std::size_t size = 0; size < whole.size(); size += 3) CHECK(write(whole.substr(0, size)) != "no error");
   RandomStream draws({3}, Purpose::test, 0, 0);
-  for (std::size_t at = 0; at < whole.size(); ++at) {
-    std::string changed = whole;
-    changed[at] = static_cast<char>(changed[at] ^ static_cast<char>(1 + draws.below(255)));
-    CAPTURE(at);
-    CHECK(write(changed) != "no error");
-  }
-  CHECK(write(whole) == "no error");
+  for (const std::string rank : {"rank-0.", "rank-1."})
+    for (const char* kind : {"safetensors", "crc32c"}) {
+      const std::filesystem::path path = two.folder() / (rank + kind).c_str();
+      const std::string whole = read_file(path, 1 << 20);
+      const auto write = [&](const std::string& contents) {
+        std::ofstream(path, std::ios::binary) << contents;
+        return two.complaint();
+      };
+      CAPTURE(path);
+      for (std::size_t size = 0; size < whole.size(); size += 3) {
+        CAPTURE(size);
+        CHECK(write(whole.substr(0, size)).find("DIR/" + rank) != std::string::npos);
+      }
+      for (std::size_t at = 0; at < whole.size(); ++at) {
+        std::string changed = whole;
+        changed[at] = static_cast<char>(changed[at] ^ static_cast<char>(1 + draws.below(255)));
+        CAPTURE(at);
+        CHECK(write(changed).find("DIR/" + rank) != std::string::npos);
+      }
+      CHECK(write(whole) == "no error");
+    }
   std::filesystem::remove(two.folder() / "rank-1.crc32c");
   CHECK(two.complaint().starts_with("DIR/rank-1.crc32c: cannot be read"));
 }

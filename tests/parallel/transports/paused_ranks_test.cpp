@@ -1,7 +1,10 @@
 // Ranks that are stopped for a while, and links that are down: they are late, but not in a deadlock.
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -34,6 +37,7 @@ struct Hindrance {
 
   int from = every_rank;
   Clock::time_point until{};
+  std::set<int> silent;  // the ranks whose machine does not acknowledge, as far as this rank's wire knows
 };
 
 class HinderedWire : public Wire {
@@ -47,6 +51,7 @@ class HinderedWire : public Wire {
   int local_rank() const override { return wire_->local_rank(); }
   std::string name() const override { return wire_->name(); }
   std::optional<Gone> next_gone() override { return wire_->next_gone(); }
+  bool is_silent(int process) const override { return hindrance_.silent.contains(process); }
   void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) override {
     wire_->post(to, head, content, more_follow);
   }
@@ -222,6 +227,41 @@ TEST_CASE("if rank 0 is late, and responds before another rank has reported it, 
   };
   CHECK_THROWS_WITH_AS(in_processes(3, body), "rank 1, call 3: barrier: timed out after 1 s waiting for rank 0",
                        RankFailed);
+}
+
+TEST_CASE("ranks on a machine that does not acknowledge are not waited for, and if rank 0 is there, another reports") {
+  using Clock = std::chrono::steady_clock;
+  LocalWires wires(4);
+  std::atomic<int> reporter = -1;
+  std::array<Clock::duration, 4> seconds{};
+  const auto begin = Clock::now();
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < 4; ++p)
+    threads.emplace_back([&, p] {
+      const bool is_lost = p == 0 || p == 3;
+      Hindrance hindrance;
+      if (!is_lost) hindrance.silent = {0, 3};
+      Job own(std::make_unique<HinderedWire>(wires.wire(p), hindrance));
+      own.set_on_silent_leader([&, p](const std::string& why) {
+        CHECK(why.ends_with("recv from rank 3: timed out after 1 s waiting for rank 3"));
+        CHECK(reporter.exchange(p) == -1);
+      });
+      WorldOptions options = ranks(4);
+      options.transport = "processes";
+      options.job = &own;
+      options.timeout = milliseconds(1000);
+      (void)message_of([&] {
+        run_ranks(options, [&](Rank& rank) {
+          rank.world.barrier().wait();
+          if (is_lost) hindrance.begin(Hindrance::every_rank, milliseconds(7000));
+          rank.world.recv(p == 3 ? 0 : 3).wait();
+        });
+      });
+      seconds[static_cast<std::size_t>(p)] = Clock::now() - begin;
+    });
+  threads.clear();
+  CHECK(reporter == 1);
+  CHECK(std::max(seconds[1], seconds[2]) < milliseconds(6000));
 }
 
 }  // namespace heddle::test

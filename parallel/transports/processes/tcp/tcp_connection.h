@@ -62,6 +62,7 @@ class TcpConnection {
   /// Nothing more will arrive: the peer has closed the connection, died, or sent invalid bytes. What arrived before
   /// that has been read.
   bool is_gone() const { return !why_gone_.empty(); }
+  bool is_silent() const { return is_open() && socket_.is_peer_silent(); }
   /// `its process has ended`.
   const std::string& why_gone() const { return why_gone_; }
   void close() { socket_.close(); }

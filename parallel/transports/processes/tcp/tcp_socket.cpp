@@ -21,6 +21,13 @@ namespace heddle {
 
 namespace {
 
+#ifndef TCP_RTO_MAX_MS
+constexpr int TCP_RTO_MAX_MS = 44;  // since Linux 6.15, whose headers may be newer than those of this system
+#endif
+// Otherwise the system waits twice as long after each attempt, and finds a link up again only after twice the time for
+// which it was down.
+constexpr int max_retransmission_ms = 1000;
+
 sockaddr_in to_system(const TcpAddress& address) {
   sockaddr_in system{};
   system.sin_family = AF_INET;
@@ -53,6 +60,7 @@ void set_up_connection(const TcpSocket& socket) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, silence / 6);
   set(IPPROTO_TCP, TCP_KEEPCNT, 4);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, silence * 1000);
+  set(IPPROTO_TCP, TCP_RTO_MAX_MS, max_retransmission_ms);
 }
 
 /// False at the deadline.
@@ -197,6 +205,13 @@ TcpSocket::Outcome TcpSocket::write(std::span<const std::byte> bytes, Deadline d
 bool TcpSocket::is_peer_open() const {
   pollfd state{number_, POLLIN | POLLRDHUP, 0};
   return ::poll(&state, 1, 0) == 0;
+}
+
+bool TcpSocket::is_peer_silent() const {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  constexpr int attempts = 2;  // each of at least 200 ms
+  return ::getsockopt(number_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_retransmits >= attempts;
 }
 
 void TcpSocket::end_writing() const {

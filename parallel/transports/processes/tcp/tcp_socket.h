@@ -70,6 +70,8 @@ class TcpSocket {
   Outcome write(std::span<const std::byte> bytes, Deadline deadline) const;
   /// False once the peer has ended, as far as is known, or sent something.
   bool is_peer_open() const;
+  /// Whether the peer's system has not acknowledged for a while what was sent to it.
+  bool is_peer_silent() const;
   /// Ends writing; the peer can still read what was written.
   void end_writing() const;
   void close();

@@ -77,6 +77,7 @@ class TcpWire : public Wire {
     }
     return {};
   }
+  bool is_silent(int process) const override { return connections_[static_cast<std::size_t>(process)].is_silent(); }
 
   std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {
     auto elements = make_elements(tag, const_cast<void*>(data), bytes);
