@@ -9,13 +9,11 @@ fault; otherwise all of its processes must end by themselves, with an exit code 
 """
 import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
 
-from jobs import Faults, Failed, Missing, expect, losses, run_all
+from jobs import Faults, Failed, SmallDisk, expect, losses, run_all
 
 RANKS = 4
 EXPERIMENT = {
@@ -33,7 +31,7 @@ def restarts(folder):
 
 class FaultsOfOneMachine(Faults):
     names = ["rank_killed", "leader_killed", "killed_and_not_elastic", "paused", "stopped", "terminated", "killed_while_saving",
-             "damaged_checkpoint", "full_disk"]
+             "damaged_checkpoint", "full_disk_for_a_while", "full_disk"]
     whole = {}
 
     def started(self, *options, ranks=RANKS, out=None):
@@ -188,28 +186,38 @@ class FaultsOfOneMachine(Faults):
         expect(path.name in job.errors() or path.parent.name in job.errors(), f"{path.name} is not named: {job.errors()}")
         return False, seconds
 
-    def full_disk(self):
-        """the disk of the results is full when a checkpoint is saved"""
-        disk = self.work / "disk"
-        disk.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True, check=False)
-        if mounted.returncode:
-            raise Missing("a small disk cannot be mounted here")
-        try:
-            self.train(EXPERIMENT, "--set", "train.steps=40", out=disk / "out")
-            rest = shutil.disk_usage(disk).free
-            (disk / "other").write_bytes(bytes(max(rest - self.rng.randrange(100000), 0)))
+    def full_disk_for_a_while(self):
+        """the disk of the results is full while checkpoints are saved, and has room again"""
+        whole = self.reference()
+        with SmallDisk(self.work / "disk", "8m") as disk:
+            job = self.started(ranks=0, out=disk.folder / "out")
+            job.wait_for_step(self.rng.randrange(20, 200))
             begin = time.monotonic()
-            job = self.started("--resume", ranks=0, out=disk / "out")
+            disk.fill(leave=self.rng.randrange(100000))
+            job.wait_for_words("is lost")
+            disk.empty()
             codes = job.codes()
             seconds = time.monotonic() - begin
-            expect(codes == [2] and "No space left on device" in job.errors(), f"{codes}: {job.errors()}")
-            (disk / "other").unlink()
-            self.resume(disk / "out", self.reference())
-            return False, seconds
-        finally:
+            expect(codes == [0], f"{codes}: {job.errors()}")
+            expect(losses(job.out) == whole, "the losses differ from those of a run without faults")
+            lost = json.loads((job.out / "summary.json").read_text())["variants"][0]["lost_checkpoints"]
+            expect(lost and "No space left on device" in lost[0]["why"], f"lost: {lost}")
             self.end()
-            subprocess.run(["umount", "--lazy", disk], check=False)
+            return True, seconds
+
+    def full_disk(self):
+        """the disk of the results is full, and stays full"""
+        with SmallDisk(self.work / "disk", "8m") as disk:
+            job = self.started(ranks=0, out=disk.folder / "out")
+            job.wait_for_step(self.some_step())
+            disk.fill(leave=self.rng.randrange(100000))
+            codes = job.codes()
+            expect(codes == [5] and "No space left on device" in job.errors(), f"{codes}: {job.errors()}")
+            disk.empty()
+            begin = time.monotonic()
+            self.resume(job.out, self.reference())
+            self.end()
+            return False, time.monotonic() - begin
 
 
 def add_options(parser):

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,31 @@ def send(pids, number):
             os.kill(pid, number)
         except OSError:
             pass
+
+
+class SmallDisk:
+    """A disk of its own, in the memory, that can be filled."""
+
+    def __init__(self, folder, size):
+        folder.mkdir()
+        self.folder = folder
+        options = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+        if subprocess.run(options, capture_output=True, check=False).returncode:
+            raise Missing("a small disk cannot be mounted here")
+
+    def fill(self, leave):
+        """All but so many bytes."""
+        with open(self.folder / "other", "wb") as other:
+            other.write(bytes(max(shutil.disk_usage(self.folder).free - leave, 0)))
+
+    def empty(self):
+        (self.folder / "other").unlink()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["umount", "--lazy", self.folder], check=False)
 
 
 class Job:
@@ -102,6 +128,12 @@ class Job:
                 break
             time.sleep(0.01)
         raise Failed(f"step {step} is not reached: {self.errors()}")
+
+    def wait_for_words(self, words, patience=60):
+        end = time.monotonic() + patience
+        while words not in self.errors():
+            expect(time.monotonic() < end, f"'{words}' is not printed: {self.errors()}")
+            time.sleep(0.01)
 
     def codes(self, numbers=None, patience=90):
         """The exit codes of all processes, or of those with these numbers, once they have ended by themselves."""

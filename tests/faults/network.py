@@ -11,14 +11,13 @@ left in a namespace. `worst` is the longest time from the fault to the end of a 
 those that go on. Needs root, network namespaces and /dev/net/tun. The last line is `N passed, N failed`.
 """
 import itertools
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from jobs import Failed, Missing, expect, run_all, send
+from jobs import Failed, Missing, SmallDisk, expect, run_all, send
 from network_jobs import FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, NetworkFaults
 
 
@@ -142,25 +141,18 @@ class SocketFaults(NetworkFaults):
 
     def full_disk(self):
         """the disk of the results, which the machines share, is full when a checkpoint is saved"""
-        disk = self.work / "disk"
-        disk.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True, check=False).returncode:
-            raise Missing("a small disk cannot be mounted here")
-        try:
-            self.train(self.experiment(steps=STEPS // 2), out=disk / "out")
-            rest = shutil.disk_usage(disk).free
-            (disk / "other").write_bytes(bytes(max(rest - self.rng.randrange(8192), 0)))
+        with SmallDisk(self.work / "disk", "4m") as disk:
+            self.train(self.experiment(steps=STEPS // 2), out=disk.folder / "out")
+            disk.fill(leave=self.rng.randrange(8192))
             begin = time.monotonic()
-            job = self.started("--resume", out=disk / "out")
+            job = self.started("--resume", out=disk.folder / "out")
             codes = job.codes()
             seconds = time.monotonic() - begin
-            expect(codes == [2] * self.ranks and "No space left on device" in job.errors(), f"{codes}: {job.errors()}")
-            (disk / "other").unlink()
-            self.expect_whole(self.started("--resume", out=disk / "out"))
-            return False, seconds
-        finally:
+            expect(codes == [5] * self.ranks and "No space left on device" in job.errors(), f"{codes}: {job.errors()}")
+            disk.empty()
+            self.expect_whole(self.started("--resume", out=disk.folder / "out"))
             super().end()
-            subprocess.run(["umount", "--lazy", disk], check=False)
+            return False, seconds
 
     # ---- starting --------------------------------------------------------------------------------------------------
 
