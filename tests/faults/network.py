@@ -12,12 +12,11 @@ those that go on. Needs root, network namespaces and /dev/net/tun. The last line
 """
 import itertools
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from jobs import Failed, Missing, SmallDisk, expect, run_all, send
+from jobs import Failed, SmallDisk, expect, run_all, send
 from network_jobs import FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, NetworkFaults
 
 
