@@ -1,6 +1,7 @@
 """Jobs of processes for the scripts of this folder, and the table of what faults came to."""
 import argparse
 import concurrent.futures
+import contextlib
 import itertools
 import json
 import os
@@ -63,8 +64,8 @@ class SmallDisk:
             raise Missing("a small disk cannot be mounted here")
 
     def fill(self, leave):
-        """All but so many bytes."""
-        with open(self.folder / "other", "wb") as other:
+        """All but so many bytes, or less, because the job writes, too."""
+        with contextlib.suppress(OSError), open(self.folder / "other", "wb") as other:
             other.write(bytes(max(shutil.disk_usage(self.folder).free - leave, 0)))
 
     def empty(self):
