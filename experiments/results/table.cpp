@@ -331,6 +331,8 @@ std::string format_seconds(double seconds) {
   if (seconds < 0.9995e-3) return significant(seconds * 1e6) + " us";
   if (seconds < 0.9995) return significant(seconds * 1e3) + " ms";
   if (seconds < 100) return significant(seconds) + " s";
+  constexpr double long_hours = 1e6;
+  if (seconds >= 3600 * long_hours) return significant(seconds / 3600) + " h";
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);

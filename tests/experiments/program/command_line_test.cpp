@@ -281,7 +281,9 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
   CHECK(error("ranks.speed=[0]") ==
         "heddle: --set ranks.speed: /ranks/speed/0: expected a number from 1e-06 to 1000000, got 0\n");
   CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");
-  CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
+  CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number from 1 to 1e+18, got 0\n");
+  CHECK(error("profile.flops=1e-300") ==
+        "heddle: --set profile.flops: expected a number from 1 to 1e+21, got 1e-300\n");
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=gpu") ==

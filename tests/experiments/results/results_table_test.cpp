@@ -205,6 +205,7 @@ TEST_CASE("durations read in the unit that fits them") {
   CHECK(format_seconds(45.67) == "45.7 s");
   CHECK(format_seconds(200) == "3 min 20 s");
   CHECK(format_seconds(7500) == "2 h 05 min");
+  CHECK(format_seconds(3.6e22) == "10000000000000000000 h");
 }
 
 TEST_CASE("text is shortened in its middle and wrapped at spaces, by characters and not by bytes") {
