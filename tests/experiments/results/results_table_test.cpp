@@ -188,6 +188,20 @@ TEST_CASE("neighbouring ranks with equal rows share one") {
   CHECK(table.find("\n2  ") == std::string::npos);
 }
 
+TEST_CASE("ranks without measurements, because their processes have ended, do not lower the mean") {
+  RunResult run;
+  run.variants = {variant_result("a", 3, 1)};
+  for (RankResult& rank : run.variants[0].ranks) rank = rank_result(rank.rank, mebi);
+  RankResult ended;
+  ended.rank = 2;
+  run.variants[0].ranks[2] = ended;
+  const std::string table = results_table(run);
+  CHECK(table.find("a        40.5000 -> 20.1250            1000      64.0               10.0      1.00 ") !=
+        std::string::npos);
+  CHECK(table.find("\n0-1    10.0        4.00       3.00       2.00         1.00  0.000\n"
+                   "2         -           -          -          -            -      -\n") != std::string::npos);
+}
+
 TEST_CASE("variants without measurements have a table, too") {
   RunResult run;
   run.variants = {failed_variant("a")};
