@@ -253,6 +253,10 @@ TEST_CASE("impossible layers to recompute are found in every variant before the 
         "expected none, because pipeline.recompute = sqrt recomputes all layers\n");
 }
 
+TEST_CASE("names in errors cannot steer a terminal") {
+  CHECK(call({"run", "no\x1b[31m.json"}).err == "heddle: no?[31m.json: cannot be read: No such file or directory\n");
+}
+
 TEST_CASE("errors of an experiment name the file, the place and the expected value; exit code 2") {
   Files files;
   const std::string file = files.write(small_study());
