@@ -204,7 +204,12 @@ void write_file_atomically(const std::filesystem::path& target, std::string_view
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) fail<InputError>("{}: cannot be made a folder: {}", path.string(), error.message());
+  if (!error) return;
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(path, ignored) && !std::filesystem::exists(path, ignored))
+    fail<InputError>("{}: cannot be made a folder: it is a link to {}, which does not exist", path.string(),
+                     std::filesystem::read_symlink(path, ignored).string());
+  fail<InputError>("{}: cannot be made a folder: {}", path.string(), error.message());
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit) {
