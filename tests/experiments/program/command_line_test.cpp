@@ -69,6 +69,19 @@ TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the 
   CHECK(variants[1]["status"] == "ok");
 }
 
+TEST_CASE("if a later variant cannot begin, the results of those before it are written") {
+  Files files;
+  Json experiment = small_study();
+  experiment["variants"] = Json::parse(R"([{"name": "first"}, {"name": "second",
+      "patch": {"data": {"type": "image_folder", "path": "/nowhere"}}}])");
+  const Called called = call({"run", files.write(experiment), "--out", files.path("out")});
+  CHECK(called.code == 2);
+  CHECK(called.err.ends_with("heddle: image folder \"/nowhere\": no such folder\n"));
+  const Json variants = Json::parse(read_file(files.path("out/summary.json"), std::uint64_t{1} << 20))["variants"];
+  REQUIRE(variants.size() == 1);
+  CHECK(variants[0]["status"] == "ok");
+}
+
 TEST_CASE("a model that does not fit is reported with the memory that was held") {
   Files files;
   const Called called =
