@@ -118,10 +118,26 @@ class SchemaWriter {
       schemas.push_back({Object{{"type", text("null")}}});
       properties.push_back({name, {Object{{"anyOf", {std::move(schemas)}}}}});
     }
-    return {{"type", text("object")}, {"properties", {std::move(properties)}}, {"additionalProperties", {false}}};
+    Object result{{"type", text("object")}, {"properties", {std::move(properties)}}, {"additionalProperties", {false}}};
+    if (node.is_tagged()) result.push_back({"allOf", {keys_by_type(node)}});
+    return result;
   }
 
  private:
+  /// A patch that names a type has no keys of other types.
+  static Array keys_by_type(const Node& node) {
+    Array rules;
+    for (const Node::Alternative& kind : node.alternatives) {
+      std::vector<std::string> keys{"type"};
+      for (const std::list<Node>* const fields : {&node.fields, &kind.fields})
+        for (const Node& field : *fields) keys.push_back(field.name);
+      Object type{{"type", {Object{{"const", text(kind.type)}}}}};
+      Object condition{{"properties", {std::move(type)}}, {"required", {Array{text("type")}}}};
+      Object consequence{{"propertyNames", {Object{{"enum", names(keys)}}}}};
+      rules.push_back({Object{{"if", {std::move(condition)}}, {"then", {std::move(consequence)}}}});
+    }
+    return rules;
+  }
   template <class Add>
   void add_patches(const Node& field, const Add& add) const {
     add(field.kind == Kind::object ? patch(field) : reference(pointers_.at(&field)));
@@ -245,6 +261,7 @@ std::string schema_text(const Describer::Body& root, std::string_view title) {
   Object variants{
       {"type", text("array")},
       {"items", {std::move(variant)}},
+      {"uniqueItems", {true}},
       {"description", text("runs of the experiment, each with a patch; without this list there is one run")}};
   if (Value* const properties = find(schema, "properties")) {
     if (Value* const own_name = find(*properties->get_if<Object>(), "name"))

@@ -15,6 +15,7 @@
 #include "experiments/config/wording.h"
 #include "experiments/extensions/extension.h"
 #include "experiments/program/command_table.h"
+#include "framework/description/printable.h"
 #include "framework/error.h"
 #include "parallel/transports/join_job.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
@@ -122,7 +123,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
 int report_errors(int argc, const char* const* argv, const Console& console, std::unique_ptr<Job>& job,
                   std::ostream& all, const std::string& prefix) {
   const auto report = [&console, &prefix](const std::exception& error, int code) {
-    console.err << prefix << error.what() << "\n" << std::flush;
+    console.err << prefix << printable_lines(error.what()) << "\n" << std::flush;
     return code;
   };
   try {

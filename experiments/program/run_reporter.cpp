@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "experiments/results/accuracy_tables.h"
+#include "framework/description/printable.h"
 
 namespace heddle {
 
@@ -33,7 +34,7 @@ void RunReporter::on_status(const std::string& text) {
 }
 
 void RunReporter::on_note(const std::string& text) {
-  console_.err << text << "\n" << std::flush;
+  console_.err << printable_lines(text) << "\n" << std::flush;
 }
 
 void RunReporter::on_stall(const std::string& why) {

@@ -1,11 +1,13 @@
 #include "experiments/program/study_input.h"
 
 #include "experiments/config/writer.h"
+#include "framework/description/printable.h"
 
 namespace heddle {
 
 void print_warnings(const Study<Experiment>& study, const Console& console) {
-  for (const std::string& warning : study.warnings) console.err << "heddle: warning: " << warning << "\n";
+  for (const std::string& warning : study.warnings)
+    console.err << "heddle: warning: " << printable_lines(warning) << "\n";
 }
 
 Study<Experiment> read_checked_study(const std::filesystem::path& file, const std::vector<std::string>& sets,

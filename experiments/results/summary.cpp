@@ -21,6 +21,12 @@ OrderedJson or_null(const std::optional<T>& value) {
   return value ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
+/// The whole part, as an integer if it is one of 64 bits.
+OrderedJson whole_json(double value) {
+  constexpr double too_large = 0x1p63;
+  return value < too_large ? OrderedJson(static_cast<std::int64_t>(value)) : OrderedJson(value);
+}
+
 OrderedJson losses_json(const VariantResult& variant) {
   OrderedJson losses = OrderedJson::array();
   for (const StepRecord& record : variant.steps) losses.push_back(or_null(record.loss));
@@ -228,7 +234,7 @@ OrderedJson variant_json(const RunResult& run, const VariantResult& variant) {
   json["evaluation"] = evaluation_json(variant.evaluation);
   if (variant.maximised)
     json["maximised"] = {{"field", variant.maximised->field}, {"value", or_null(variant.maximised->value)}};
-  if (variant.flops_per_step) json["flops_per_step"] = *variant.flops_per_step;
+  if (variant.flops_per_step) json["flops_per_step"] = whole_json(*variant.flops_per_step);
   if (OrderedJson convolutions = convolutions_json(variant); !convolutions.empty())
     json["convolutions"] = std::move(convolutions);
   return json;

@@ -24,14 +24,22 @@ struct PeakMemory {
   double over_mean = 1;
 };
 
+/// A rank whose process has ended leaves no measurements.
+bool has_measured(const RankResult& rank) {
+  return rank.peak.total() > 0;
+}
+
 PeakMemory peak_memory_of(const VariantResult& variant) {
   PeakMemory peak;
   double sum = 0;
+  int measured = 0;
   for (const RankResult& rank : variant.ranks) {
+    if (!has_measured(rank)) continue;
     peak.largest = std::max(peak.largest, rank.peak.total());
     sum += static_cast<double>(rank.peak.total());
+    ++measured;
   }
-  if (sum > 0) peak.over_mean = static_cast<double>(peak.largest) * static_cast<double>(variant.ranks.size()) / sum;
+  if (sum > 0) peak.over_mean = static_cast<double>(peak.largest) * measured / sum;
   return peak;
 }
 
@@ -159,6 +167,7 @@ std::string lost_checkpoints_text(const RunResult& run) {
 
 /// The total, parameters, gradients, optimizer, activations, and the sum of the other categories.
 std::vector<std::string> memory_row(const RankResult& rank, const Unit& unit) {
+  if (!has_measured(rank)) return std::vector<std::string>(shown_categories.size() + 2, std::string(absent));
   const auto cell = [&](std::int64_t bytes) { return in_unit(static_cast<double>(bytes), unit); };
   std::vector<std::string> row{cell(rank.peak.total())};
   std::int64_t other = rank.peak.total();
@@ -361,6 +370,8 @@ std::string format_seconds(double seconds) {
   if (seconds < 0.9995e-3) return significant(seconds * 1e6) + " us";
   if (seconds < 0.9995) return significant(seconds * 1e3) + " ms";
   if (seconds < 100) return significant(seconds) + " s";
+  constexpr double long_hours = 1e6;
+  if (seconds >= 3600 * long_hours) return significant(seconds / 3600) + " h";
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);

@@ -28,7 +28,7 @@ static void describe(Describer& d, ElasticConfig& c) {
 
 static void describe(Describer& d, LinkModel& c) {
   const Range latency = between(0, 1e6);
-  const Range bandwidth{.minimum = 0, .maximum = 1e18, .minimum_excluded = true};
+  const Range bandwidth = between(1, 1e18);
   d.field("latency", c.within_node.latency, latency, "seconds that every message takes, whatever its length");
   d.field("bandwidth", c.within_node.bandwidth, bandwidth, "bytes per second between two ranks of a node");
   d.field("host_latency", c.host.latency, latency,
@@ -77,7 +77,7 @@ static void describe(Describer& d, RanksConfig& c) {
 }
 
 static void describe(Describer& d, DeviceProfile& c) {
-  const Range rate{.minimum = 0, .maximum = 1e21, .minimum_excluded = true};
+  const Range rate = between(1, 1e21);
   d.field("flops", c.flops, rate, "floating-point operations per second; the default is that of about one core");
   d.field("bandwidth", c.bandwidth, rate, "bytes of memory that kernels read and write per second");
 }

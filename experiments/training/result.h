@@ -158,12 +158,12 @@ struct VariantResult {
   /// The time of a step, simulated with costs of the stages that were measured in isolation. Of several ranks on a
   /// virtual clock, and of pipelines.
   std::optional<double> predicted_seconds;
-  std::optional<std::int64_t> flops_per_step;  // plan only
-  std::string device = "cpu";                  // cpu | cuda | plan
-  std::string clock = "wall";                  // wall | virtual
-  std::vector<HeadResult> heads{};             // at least one
-  std::optional<PipelineResult> pipeline;      // absent with one stage
-  std::optional<Maximised> maximised{};        // after a search only
+  std::optional<double> flops_per_step;    // plan only
+  std::string device = "cpu";              // cpu | cuda | plan
+  std::string clock = "wall";              // wall | virtual
+  std::vector<HeadResult> heads{};         // at least one
+  std::optional<PipelineResult> pipeline;  // absent with one stage
+  std::optional<Maximised> maximised{};    // after a search only
 };
 
 /// The step time; absent if no step was timed (a variant that failed before the end of its first step).

@@ -55,8 +55,8 @@ struct DeviceProfile {
 
 /// What plan counts.
 struct PlannedWork {
-  std::int64_t flops = 0;  // floating-point operations
-  double seconds = 0;      // the time that they take on the device of the profile
+  double flops = 0;    // floating-point operations; those of huge models are more than 64 bits can count
+  double seconds = 0;  // the time that they take on the device of the profile
 };
 
 /// The kernels of one backend, one group per theme.
@@ -122,7 +122,7 @@ class Backend {
   virtual PlannedWork work() const = 0;
   /// Counts everything since then `times` more: on plan only.
   virtual void repeat(const PlannedWork& since, std::int64_t times) = 0;
-  std::int64_t flops() const { return work().flops; }
+  double flops() const { return work().flops; }
   double seconds() const { return work().seconds; }
 
   const ElementwiseKernels& elementwise() const { return *kernels().elementwise; }

@@ -9,6 +9,8 @@ namespace heddle {
 
 /// The text without control characters and broken UTF-8, so that hostile input cannot steer a terminal.
 std::string printable(std::string_view text);
+/// The same, line by line: the line ends stay.
+std::string printable_lines(std::string_view text);
 /// The printable text, cut to about `most` bytes.
 std::string shortened(std::string_view text, std::size_t most = 60);
 /// The text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD.

@@ -217,7 +217,12 @@ void sync_folder(const std::filesystem::path& path) {
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) fail_to_write(path, error, "cannot be made a folder");
+  if (!error) return;
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(path, ignored) && !std::filesystem::exists(path, ignored))
+    fail<InputError>("{}: cannot be made a folder: it is a link to {}, which does not exist", path.string(),
+                     std::filesystem::read_symlink(path, ignored).string());
+  fail_to_write(path, error, "cannot be made a folder");
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit) {

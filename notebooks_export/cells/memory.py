@@ -27,7 +27,7 @@ if measured:
         for category, colour in colours.items():
             axis.bar(ranks.index, ranks[category] / size, bottom=below, color=colour, label=category)
             below += ranks[category] / size
-        mean = below.mean()
+        mean = below[below > 0].mean()  # without ranks whose processes have ended
         axis.axhline(mean, color="black", linewidth=1, linestyle=":")
         if budget:
             axis.axhline(budget / size, color="black", linewidth=1.5, linestyle="--")

@@ -17,6 +17,8 @@ def show(columns, formats):
 
 totals = memory.groupby(["variant", "rank"])["bytes"].sum()
 by_rank = [totals.get(name, pd.Series(dtype=float)) for name in names]
+# A rank whose process has ended leaves no measurements.
+measured = [ranks[ranks > 0] for ranks in by_rank]
 show(
     {
         "first loss": [variant["loss"]["first"] for variant in variants],
@@ -24,7 +26,7 @@ show(
         "step time (s)": [variant["step_seconds"]["median"] for variant in variants],
         "images/s": [variant["samples_per_second"] for variant in variants],
         "peak memory (MiB)": [ranks.max() / 2**20 for ranks in by_rank],
-        "max/mean": [ranks.max() / ranks.mean() for ranks in by_rank],
+        "max/mean": [ranks.max() / ranks.mean() for ranks in measured],
         "bytes sent (MiB)": [sum(rank["sent_bytes"] for rank in variant["ranks"]) / 2**20 for variant in variants],
     },
     {"images/s": "{:.1f}", "peak memory (MiB)": "{:.1f}", "max/mean": "{:.2f}", "bytes sent (MiB)": "{:.1f}"},

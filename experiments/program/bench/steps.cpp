@@ -22,9 +22,9 @@ double flops_of_step(ModelType type) {
   double flops = 0;
   run_ranks({.backend = "plan", .backend_options = {.threads = 1}}, [&](Rank& rank) {
     Backbone backbone(type, images_per_step, rank);
-    const std::int64_t before = rank.device.backend().flops();
+    const double before = rank.device.backend().flops();
     backbone.step();
-    flops = static_cast<double>(rank.device.backend().flops() - before);
+    flops = rank.device.backend().flops() - before;
   });
   return flops;
 }

@@ -112,7 +112,7 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
 
 std::string flops_table(const RunResult& run) {
   Column flops;
-  for (const VariantResult& variant : run.variants) flops.add(static_cast<double>(variant.flops_per_step.value_or(0)));
+  for (const VariantResult& variant : run.variants) flops.add(variant.flops_per_step.value_or(0));
   const Unit unit = unit_of_flops(flops.values());
   Grid grid({"variant", heading("rank 0", unit)});
   for (std::size_t i = 0; i < run.variants.size(); ++i) grid.add({run.variants[i].name, flops.cell(i, unit)});

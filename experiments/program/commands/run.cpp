@@ -21,6 +21,7 @@
 #include "experiments/training/layout/fastest_placements.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "experiments/training/ranks/world_options.h"
+#include "framework/description/printable.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
 #include "parallel/transports/transports.h"
@@ -240,7 +241,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   }
   progress.clear();
   const std::optional<DiskError> unwritten = folder ? finish(*folder, run) : std::nullopt;
-  if (!unwritten) console.err << fmt::format("results: {}\n", path.string());
+  if (!unwritten) console.err << fmt::format("results: {}\n", printable(path.string()));
   if (run.variants.back().status == VariantResult::Status::interrupted)
     print_continuation(command, study.variants[run.variants.size() - 1], console);
   const int code = print_results(run, command.json, console);

@@ -3,10 +3,9 @@
 
 #include <cstring>
 
-#include <omp.h>
-
 #include "framework/backends/cpu/allocator.h"
 #include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/loops/thread_team.h"
 #include "framework/backends/kernels_on.h"
 
 namespace heddle {
@@ -50,7 +49,7 @@ class CpuBackend final : public Backend {
   void wait_for(const Mark* /*mark*/) override {}
   void synchronize() override {}
   void settle() noexcept override {}
-  void enter_thread() override { omp_set_num_threads(context_.threads()); }
+  void enter_thread() override { cpu::start_thread_team(context_.threads()); }
 
   PlannedWork work() const override { return {}; }
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}

@@ -7,9 +7,9 @@ namespace heddle {
 namespace plan {
 
 /// The number of scores: [N, T, H, 3, D] has one for each sample, head and pair of tokens.
-static std::int64_t scores(const Tensor& qkv) {
+static double scores(const Tensor& qkv) {
   const Shape& s = qkv.shape();
-  return s[0] * s[2] * s[1] * s[1];
+  return static_cast<double>(s[0] * s[2]) * static_cast<double>(s[1] * s[1]);
 }
 
 }  // namespace plan
@@ -17,14 +17,14 @@ static std::int64_t scores(const Tensor& qkv) {
 template <>
 void AttentionKernelsOn<plan::Context>::attention(const Tensor& qkv, double /*scale*/, Tensor& y, Tensor& /*log_sums*/,
                                                   Tensor& /*workspace*/) const {
-  context_.counter.kernel(plan::scores(qkv) * (4 * qkv.shape()[4] + 4), qkv, y);
+  context_.counter.kernel(plan::scores(qkv) * static_cast<double>(4 * qkv.shape()[4] + 4), qkv, y);
 }
 
 template <>
 void AttentionKernelsOn<plan::Context>::attention_backward(const Tensor& qkv, double /*scale*/,
                                                            const Tensor& /*log_sums*/, const Tensor& dy, Tensor& dqkv,
                                                            Tensor& /*workspace*/) const {
-  context_.counter.kernel(plan::scores(qkv) * (10 * qkv.shape()[4] + 6), qkv, dy, dqkv);
+  context_.counter.kernel(plan::scores(qkv) * static_cast<double>(10 * qkv.shape()[4] + 6), qkv, dy, dqkv);
 }
 
 template <>

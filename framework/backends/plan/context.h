@@ -16,28 +16,27 @@ class WorkCounter {
  public:
   explicit WorkCounter(const DeviceProfile& profile) : profile_(profile) {}
 
-  void add(std::int64_t flops, std::int64_t bytes) {
+  void add(double flops, std::int64_t bytes) {
     work_.flops += flops;
-    work_.seconds +=
-        std::max(static_cast<double>(flops) / profile_.flops, static_cast<double>(bytes) / profile_.bandwidth);
+    work_.seconds += std::max(flops / profile_.flops, static_cast<double>(bytes) / profile_.bandwidth);
   }
   /// A kernel that reads or writes each of these tensors once; one that does both names it twice. Undefined tensors
   /// have no bytes.
   template <class... Tensors>
-  void kernel(std::int64_t flops, const Tensors&... tensors) {
+  void kernel(double flops, const Tensors&... tensors) {
     add(flops, (std::int64_t{0} + ... + (tensors.defined() ? tensors.bytes() : 0)));
   }
   /// The same with a number of operations for each element of x.
   template <class... Tensors>
   void per_element(std::int64_t operations, const Tensor& x, const Tensors&... others) {
-    kernel(operations * x.numel(), x, others...);
+    kernel(static_cast<double>(operations) * static_cast<double>(x.numel()), x, others...);
   }
   /// A bias is added as the cpu does it: to what it has multiplied. Undefined: there is none.
   void add_bias(const Tensor& bias, const Tensor& y) {
-    if (bias.defined()) kernel(y.numel(), y, bias, y);
+    if (bias.defined()) kernel(static_cast<double>(y.numel()), y, bias, y);
   }
   void repeat(const PlannedWork& since, std::int64_t times) {
-    work_.flops += times * (work_.flops - since.flops);
+    work_.flops += static_cast<double>(times) * (work_.flops - since.flops);
     work_.seconds += static_cast<double>(times) * (work_.seconds - since.seconds);
   }
 

@@ -6,9 +6,10 @@ namespace heddle::plan {
 
 namespace {
 
-std::int64_t flops(const ConvolutionGeometry& g) {
-  return 2 * g.batch * g.output.height * g.output.width * g.out_channels * g.kernel.height * g.kernel.width *
-         (g.in_channels / g.groups);
+double flops(const ConvolutionGeometry& g) {
+  const std::int64_t elements = g.batch * g.output.height * g.output.width * g.out_channels;
+  const std::int64_t products = g.kernel.height * g.kernel.width * (g.in_channels / g.groups);
+  return 2 * static_cast<double>(elements) * static_cast<double>(products);
 }
 
 }  // namespace

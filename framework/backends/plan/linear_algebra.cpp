@@ -4,9 +4,18 @@
 
 namespace heddle {
 
+namespace plan {
+
+/// The operations of products of k elements each.
+static double products(const Tensor& results, std::int64_t k) {
+  return 2 * static_cast<double>(results.numel()) * static_cast<double>(k);
+}
+
+}  // namespace plan
+
 template <>
 void LinearAlgebraKernelsOn<plan::Context>::gemm(const MatrixProduct& product, Tensor& c, Tensor& /*workspace*/) const {
-  context_.counter.kernel(2 * c.numel() * product.k(), product.a, product.b, product.beta == 0 ? Tensor() : c, c);
+  context_.counter.kernel(plan::products(c, product.k()), product.a, product.b, product.beta == 0 ? Tensor() : c, c);
   context_.counter.add_bias(product.bias, c);
 }
 
@@ -37,7 +46,7 @@ void LinearAlgebraKernelsOn<plan::Context>::pack(std::int64_t /*m*/, const Tenso
 template <>
 void LinearAlgebraKernelsOn<plan::Context>::packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
                                                         Tensor& /*workspace*/) const {
-  context_.counter.kernel(2 * c.numel() * a.shape()[1], a, packed, beta == 0 ? Tensor() : c, c);
+  context_.counter.kernel(plan::products(c, a.shape()[1]), a, packed, beta == 0 ? Tensor() : c, c);
 }
 
 template <>

@@ -180,6 +180,19 @@ TEST_CASE("config schema: a variant's patch has the keys of the experiment, may 
   CHECK_FALSE(optimizer.contains("required"));
 }
 
+TEST_CASE("config schema: a patch that names a type has no keys of other types, and no variant is there twice") {
+  Sample sample;
+  const auto schema = nlohmann::json::parse(schema_text(body_of(sample), "Experiment"));
+  const auto& variants = schema["properties"]["variants"];
+  CHECK(variants["uniqueItems"] == true);
+  const auto& train = variants["items"]["properties"]["patch"]["properties"]["train"]["anyOf"][0];
+  const auto& rules = train["properties"]["optimizer"]["anyOf"][0]["allOf"];
+  REQUIRE(rules.size() == 2);
+  CHECK(rules[0]["if"] == nlohmann::json::parse(R"({"properties": {"type": {"const": "sgd"}}, "required": ["type"]})"));
+  CHECK(rules[0]["then"] == nlohmann::json::parse(R"({"propertyNames": {"enum": ["type", "lr", "momentum"]}})"));
+  CHECK(rules[1]["then"] == nlohmann::json::parse(R"({"propertyNames": {"enum": ["type", "lr", "betas"]}})"));
+}
+
 TEST_CASE("config schema: the names of experiment and variants can be those of folders") {
   Sample sample;
   const auto schema = nlohmann::json::parse(schema_text(body_of(sample), "Experiment"));

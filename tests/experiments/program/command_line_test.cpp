@@ -69,6 +69,19 @@ TEST_CASE("a rank over its budget is a result: named, with exit code 3, and the 
   CHECK(variants[1]["status"] == "ok");
 }
 
+TEST_CASE("if a later variant cannot begin, the results of those before it are written") {
+  Files files;
+  Json experiment = small_study();
+  experiment["variants"] = Json::parse(R"([{"name": "first"}, {"name": "second",
+      "patch": {"data": {"type": "image_folder", "path": "/nowhere"}}}])");
+  const Called called = call({"run", files.write(experiment), "--out", files.path("out")});
+  CHECK(called.code == 2);
+  CHECK(called.err.ends_with("heddle: image folder \"/nowhere\": no such folder\n"));
+  const Json variants = Json::parse(read_file(files.path("out/summary.json"), std::uint64_t{1} << 20))["variants"];
+  REQUIRE(variants.size() == 1);
+  CHECK(variants[0]["status"] == "ok");
+}
+
 TEST_CASE("a model that does not fit is reported with the memory that was held") {
   Files files;
   const Called called =
@@ -253,6 +266,10 @@ TEST_CASE("impossible layers to recompute are found in every variant before the 
         "expected none, because pipeline.recompute = sqrt recomputes all layers\n");
 }
 
+TEST_CASE("names in errors cannot steer a terminal") {
+  CHECK(call({"run", "no\x1b[31m.json"}).err == "heddle: no?[31m.json: cannot be read: No such file or directory\n");
+}
+
 TEST_CASE("errors of an experiment name the file, the place and the expected value; exit code 2") {
   Files files;
   const std::string file = files.write(small_study());
@@ -281,7 +298,9 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
   CHECK(error("ranks.speed=[0]") ==
         "heddle: --set ranks.speed: /ranks/speed/0: expected a number from 1e-06 to 1000000, got 0\n");
   CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");
-  CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number > 0 and <= 1e+18, got 0\n");
+  CHECK(error("links.bandwidth=0") == "heddle: --set links.bandwidth: expected a number from 1 to 1e+18, got 0\n");
+  CHECK(error("profile.flops=1e-300") ==
+        "heddle: --set profile.flops: expected a number from 1 to 1e+21, got 1e-300\n");
   CHECK(error("clock=sundial") == "heddle: --set clock: expected \"wall\" or \"virtual\", got \"sundial\"\n");
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=gpu") ==

@@ -188,6 +188,20 @@ TEST_CASE("neighbouring ranks with equal rows share one") {
   CHECK(table.find("\n2  ") == std::string::npos);
 }
 
+TEST_CASE("ranks without measurements, because their processes have ended, do not lower the mean") {
+  RunResult run;
+  run.variants = {variant_result("a", 3, 1)};
+  for (RankResult& rank : run.variants[0].ranks) rank = rank_result(rank.rank, mebi);
+  RankResult ended;
+  ended.rank = 2;
+  run.variants[0].ranks[2] = ended;
+  const std::string table = results_table(run);
+  CHECK(table.find("a        40.5000 -> 20.1250            1000      64.0               10.0      1.00 ") !=
+        std::string::npos);
+  CHECK(table.find("\n0-1    10.0        4.00       3.00       2.00         1.00  0.000\n"
+                   "2         -           -          -          -            -      -\n") != std::string::npos);
+}
+
 TEST_CASE("variants without measurements have a table, too") {
   RunResult run;
   run.variants = {failed_variant("a")};
@@ -205,6 +219,7 @@ TEST_CASE("durations read in the unit that fits them") {
   CHECK(format_seconds(45.67) == "45.7 s");
   CHECK(format_seconds(200) == "3 min 20 s");
   CHECK(format_seconds(7500) == "2 h 05 min");
+  CHECK(format_seconds(3.6e22) == "10000000000000000000 h");
 }
 
 TEST_CASE("text is shortened in its middle and wrapped at spaces, by characters and not by bytes") {

@@ -43,7 +43,7 @@ TEST_CASE("plan takes tensors that no machine could hold") {
 TEST_CASE("plan counts the operations of products and convolutions") {
   Device device = make_device("plan");
   const auto zeros = [&](const Shape& shape) { return Variable(Tensor::zeros(device, shape, DType::f32)); };
-  std::int64_t before = device.backend().flops();
+  double before = device.backend().flops();
   matmul(zeros({3, 5}), zeros({5, 7}));
   CHECK(device.backend().flops() - before == 2 * 3 * 5 * 7);
   before = device.backend().flops();
@@ -58,6 +58,16 @@ TEST_CASE("plan counts the operations of products and convolutions") {
   CHECK(device.backend().flops() - before == 2LL * 2 * 8 * 8 * 4 * 6 + 2 * 8 * 8 * 4);
   Device cpu = make_device("cpu");
   CHECK(cpu.backend().flops() == 0);
+}
+
+TEST_CASE("plan counts operations that are more than 64 bits can count") {
+  Device device = make_device("plan");
+  const auto zeros = [&](const Shape& shape) { return Variable(Tensor::zeros(device, shape, DType::f32)); };
+  conv2d(zeros({12, 1024, 1024, 3}), zeros({100'000, 1023, 1023, 3}), {}, {.padding = {511, 511}});
+  CHECK(device.backend().flops() == 2.0 * 12 * 1024 * 1024 * 100'000 * 1023 * 1023 * 3);
+  const double before = device.backend().flops();
+  matmul(zeros({1'000'000, 1'000'000}), zeros({1'000'000, 10'000'000}));
+  CHECK(device.backend().flops() - before == doctest::Approx(2e19));
 }
 
 /// What a loop over tiles does: products that begin and then add to a sum, and a workspace that lives for a tile.

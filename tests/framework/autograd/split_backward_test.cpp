@@ -101,12 +101,12 @@ TEST_CASE("The input part does the input's share of the work, and the weight par
   const Leaf weight(device, Kind::parameter, {5, 8}, 3, DType::f32);
   const Leaf matrix(device, Kind::parameter, {5, 3}, 4, DType::f32);
   const auto flops = [&](const std::function<void()>& action) {
-    const std::int64_t before = device.backend().flops();
+    const double before = device.backend().flops();
     action();
     return device.backend().flops() - before;
   };
   Variable y;
-  const std::int64_t forward = flops([&] {
+  const double forward = flops([&] {
     y = conv2d(x.variable, kernel.variable, {}, {.padding = {1, 1}});
     y = linear(y, weight.variable, {});
     y = matmul(Variable(record(y.value().reshape({144, 5}), {y},

@@ -17,6 +17,12 @@ TEST_CASE("printable text has neither control characters nor bytes that are not 
   CHECK(printable("\xE2\x82") == "??");            // cut off
 }
 
+TEST_CASE("printable lines keep their ends, and are printable") {
+  CHECK(printable_lines("a\x1B[31m\nb\tc\n\nd") == "a?[31m\nb?c\n\nd");
+  CHECK(printable_lines("\n") == "\n");
+  CHECK(printable_lines("").empty());
+}
+
 TEST_CASE("valid UTF-8 keeps control characters and replaces other bytes") {
   CHECK(valid_utf8("a\tb\n\u20AC") == "a\tb\n\u20AC");
   CHECK(valid_utf8("a\xFFz") == "a\uFFFDz");

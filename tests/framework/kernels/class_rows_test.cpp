@@ -258,7 +258,7 @@ TEST_CASE("Plan counts the bytes of the rows that are selected, and no others") 
     CHECK(bytes([&] { kernels.step(lazy, selection, rows, norms, none, sgd_step()); }) ==
           of_index + n * (4 * columns + 4 * columns + 4 + 2 * 4 * columns));
   }
-  const std::int64_t before = device.backend().flops();
+  const double before = device.backend().flops();
   ClassTable table{.weight = Tensor::empty(device, {8, columns}, DType::f32),
                    .momentum = Tensor::empty(device, {8, columns}, DType::f32)};
   const Tensor rows = Tensor::empty(device, {8, columns}, DType::f32);
