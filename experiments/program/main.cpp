@@ -3,6 +3,7 @@
 #include <iostream>
 #include <string>
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -29,6 +30,10 @@ int main(int argc, char** argv) {
   // A file that passes the size limit (ulimit -f) makes a write fail, as a full disk does, instead of ending the
   // process.
   std::signal(SIGXFSZ, SIG_IGN);
+  // The C library loads what unwinds the stack when it first needs it, and aborts if it cannot. Where an exception says
+  // that the memory is used up, that would be too late.
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
   const int code =
       heddle::run_command_line(argc, argv,
                                {std::cout, std::cerr, heddle::terminal_of(STDERR_FILENO),

@@ -1,5 +1,7 @@
 #include "parallel/transports/processes/job.h"
 
+#include <new>
+
 #include "parallel/transports/processes/process_transport.h"
 #include "parallel/transports/processes/progress_engine.h"
 #include "parallel/transports/processes/wire_path.h"
@@ -34,6 +36,8 @@ std::optional<Failure> failure_of(const std::exception_ptr& exception) {
     return Failure{Failure::Kind::rank_failed, error.what(), error.rank()};
   } catch (const RankFailed& error) {
     return Failure{Failure::Kind::rank_failed, error.what()};
+  } catch (const std::bad_alloc&) {
+    return Failure{Failure::Kind::out_of_memory, "out of memory: the system has no memory for a rank's own data"};
   } catch (const std::exception& error) {
     return Failure{Failure::Kind::error, error.what()};
   } catch (...) {

@@ -1,6 +1,7 @@
 #include "parallel/world.h"
 
 #include <atomic>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
@@ -63,6 +64,15 @@ TEST_CASE("a rank for which the system starts no thread is out of memory, and sa
   CHECK(error ==
         "rank 0: out of memory: the system starts no thread for it, perhaps because of a limit (ulimit -v, ulimit -u): "
         "Resource temporarily unavailable");
+}
+
+TEST_CASE("a rank whose own data find no memory is out of memory") {
+  const auto body = [](Rank& rank) {
+    if (rank.index == 1) throw std::bad_alloc();
+    rank.world.recv(1).wait();
+  };
+  CHECK(message_of<OutOfMemory>([&] { run_ranks(ranks(2), body); }) ==
+        "out of memory: the system has no memory for a rank's own data");
 }
 
 TEST_CASE("cores are divided among the ranks, with at least one thread each") {

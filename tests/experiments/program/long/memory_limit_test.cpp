@@ -1,0 +1,39 @@
+// Runs whose memory the system limits.
+#include <cstdlib>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include "framework/files/atomic_file.h"
+#include "tests/support/program/program.h"
+#include "tests/support/program/shipped.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::test {
+
+TEST_CASE("a run that may not take the memory that it needs ends with exit code 3 and an error, wherever that is") {
+  const Scratch scratch;
+  const std::string said = (scratch / "said").string();
+  int without_memory = 0;
+  for (int kibibytes = 450'000; kibibytes < 1'500'000; kibibytes += 50'000) {
+    CAPTURE(kibibytes);
+    const int status =
+        std::system(fmt::format("ulimit -v {}; '{}' run '{}' --out '{}' --set train.steps=1 "
+                                "--set train.save=false --set threads=2 >'{}' 2>&1",
+                                kibibytes, program(), experiment_file("quickstart"), (scratch / "out").string(), said)
+                        .c_str());
+    const std::string error = read_file(said, 1 << 20);
+    CAPTURE(error);
+    REQUIRE(WIFEXITED(status));
+    const int code = WEXITSTATUS(status);
+    CHECK((code == 0 || code == 3));
+    if (code != 3) continue;
+    ++without_memory;
+    CHECK(error.find("out of memory") != std::string::npos);
+  }
+  CHECK(without_memory > 0);
+}
+
+}  // namespace heddle::test
