@@ -20,7 +20,7 @@ namespace heddle::test {
 
 namespace {
 
-Experiment two_ranks(std::int64_t steps, std::int64_t save_every) {
+Experiment saving_run(std::int64_t steps, std::int64_t save_every) {
   Experiment experiment = mlp_experiment({.dp = 2}, steps);
   experiment.train.save_every = save_every;
   return experiment;
@@ -58,7 +58,7 @@ constexpr rlim_t small_file = 200;
 
 TEST_CASE("the newest checkpoints stay, as many as train.keep says, and what killed runs have left goes") {
   const Scratch scratch;
-  Experiment experiment = two_ranks(7, 2);
+  Experiment experiment = saving_run(7, 2);
   for (const char* const left : {"step-000003.partial", "other.partial"})
     std::filesystem::create_directories(scratch / left);
   (void)run_variant(experiment, "base", {.checkpoints = scratch / ""});
@@ -70,7 +70,7 @@ TEST_CASE("the newest checkpoints stay, as many as train.keep says, and what kil
 
 TEST_CASE("a checkpoint that is written during later steps has the bytes of one for which they wait") {
   const Scratch scratch;
-  Experiment experiment = two_ranks(9, 1);
+  Experiment experiment = saving_run(9, 1);
   experiment.train.keep = 9;
   const VariantResult later = run_variant(experiment, "base", {.checkpoints = scratch / "later"});
   experiment.train.async_save = false;
@@ -95,7 +95,7 @@ TEST_CASE("a checkpoint that is written during later steps has the bytes of one 
 
 TEST_CASE("a run that saves at its end only makes no copy") {
   const Scratch scratch;
-  const VariantResult result = run_variant(two_ranks(3, 0), "base", {.checkpoints = scratch / ""});
+  const VariantResult result = run_variant(saving_run(3, 0), "base", {.checkpoints = scratch / ""});
   CHECK(result.ranks[0].checkpoint_copy == 0);
   CHECK(names_in(scratch / "") == std::set<std::string>{"step-000003"});
 }
@@ -103,7 +103,7 @@ TEST_CASE("a run that saves at its end only makes no copy") {
 TEST_CASE("the training goes on without a checkpoint that the disk does not take, and an earlier one stays") {
   for (const bool is_async : {true, false}) {
     const Scratch scratch;
-    Experiment experiment = two_ranks(60, 3);
+    Experiment experiment = saving_run(60, 3);
     experiment.train.async_save = is_async;
     std::optional<FileSizeLimit> limit;
     std::set<std::string> while_full;
@@ -136,7 +136,7 @@ TEST_CASE("the training goes on without a checkpoint that the disk does not take
 TEST_CASE("a run whose last checkpoint is lost says so, and keeps the one before") {
   const Scratch scratch;
   std::optional<FileSizeLimit> limit;
-  Experiment experiment = two_ranks(5, 2);
+  Experiment experiment = saving_run(5, 2);
   experiment.train.async_save = false;
   Watcher watcher;
   watcher.at_step = [&](std::int64_t steps_done) {
@@ -152,7 +152,7 @@ TEST_CASE("a run whose last checkpoint is lost says so, and keeps the one before
 
 TEST_CASE("a folder of checkpoints that is gone for a while is made again") {
   const Scratch scratch;
-  const Experiment experiment = two_ranks(60, 2);
+  const Experiment experiment = saving_run(60, 2);
   std::int64_t lost = 0;
   Watcher watcher;
   watcher.at_step = [&](std::int64_t steps_done) {
