@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from jobs import Failed, SmallDisk, expect, run_all, send
-from network_jobs import FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, NetworkFaults
+from network_jobs import FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, NetworkFaults, add_options
 
 
 class SocketFaults(NetworkFaults):
@@ -288,4 +288,4 @@ class SocketFaults(NetworkFaults):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all(SocketFaults, __doc__))
+    sys.exit(run_all(SocketFaults, __doc__, add_options))

@@ -31,6 +31,10 @@ LATE = r"rank (\d+), (?:call|message) \d+: [^:]*: timed out after [\d.]+ s waiti
 NO_RESPONSE = r"rank (\d+): it no longer responds"
 
 
+def add_options(parser):
+    parser.add_argument("--slack", type=float, default=0, help="seconds that a busy machine may take longer (default: 0)")
+
+
 class NetworkFaults(Faults):
     """A try with machines of its own, and a mesh that is drawn."""
 
@@ -116,7 +120,7 @@ class NetworkFaults(Faults):
         expect(codes == [4] * len(codes), f"{codes}: {errors}")
         found = {tuple(map(int, match.groups())) for match in re.finditer(cause, errors)}
         expect(found and found <= set(right), f"named are {found}: {errors}")
-        busy = BUSY * max(1, os.getloadavg()[0] / os.cpu_count())
+        busy = self.arguments.slack + BUSY * max(1, os.getloadavg()[0] / os.cpu_count())
         expect(seconds <= within + busy, f"the job took {seconds:.1f} s to end, not {within:.1f} s: {errors}")
         return seconds
 

@@ -76,4 +76,4 @@ class MpiFaults(SocketFaults):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all(MpiFaults, __doc__))
+    sys.exit(run_all(MpiFaults, __doc__, add_options))
