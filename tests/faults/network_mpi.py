@@ -12,7 +12,7 @@ import sys
 
 from jobs import ROOT, Failed, Missing, run_all
 from network import SocketFaults
-from network_jobs import PATIENCE, STEPS
+from network_jobs import PATIENCE, STEPS, add_options
 
 # Started as if by ssh, on the machine of the address: a machine of its own also has a name of its own.
 AGENT = """#!/usr/bin/env bash
