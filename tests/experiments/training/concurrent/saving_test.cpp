@@ -1,10 +1,12 @@
 // Checkpoints that are written while the training goes on, those that stay, and those that a full disk does not take.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -48,8 +50,10 @@ class Watcher final : public RunObserver {
   std::vector<std::string> notes;
 };
 
-/// Whether a checkpoint follows after these steps, and the one before it is whole, which takes some steps.
+/// Whether a checkpoint follows after these steps, and the one before it is whole. That takes some steps, which last
+/// long enough here.
 bool is_next_due(const std::filesystem::path& folder, std::int64_t steps_done, std::int64_t every) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   return steps_done % every == 0 && std::filesystem::exists(folder / step_name(steps_done - every));
 }
 
@@ -103,14 +107,14 @@ TEST_CASE("a run that saves at its end only makes no copy") {
 TEST_CASE("the training goes on without a checkpoint that the disk does not take, and an earlier one stays") {
   for (const bool is_async : {true, false}) {
     const Scratch scratch;
-    Experiment experiment = saving_run(60, 3);
+    Experiment experiment = saving_run(60, 5);
     experiment.train.async_save = is_async;
     std::optional<FileSizeLimit> limit;
     std::set<std::string> while_full;
     std::int64_t lost = 0;
     Watcher watcher;
     watcher.at_step = [&](std::int64_t steps_done) {
-      if (lost > 0 || !is_next_due(scratch / "", steps_done, 3)) return;
+      if (lost > 0 || !is_next_due(scratch / "", steps_done, 5)) return;
       lost = steps_done;
       limit.emplace(small_file);
     };
@@ -127,8 +131,8 @@ TEST_CASE("the training goes on without a checkpoint that the disk does not take
     CHECK(result.lost_checkpoints[0].why == why);
     CHECK(watcher.notes == std::vector<std::string>{fmt::format(
                                "the checkpoint after {} steps is lost: {}; the newest one is that after {} steps", lost,
-                               why, lost - 3)});
-    CHECK(while_full == std::set<std::string>{step_name(lost - 3)});
+                               why, lost - 5)});
+    CHECK(while_full == std::set<std::string>{step_name(lost - 5)});
     CHECK(names_in(scratch / "") == std::set<std::string>{"step-000060"});
   }
 }
@@ -152,11 +156,11 @@ TEST_CASE("a run whose last checkpoint is lost says so, and keeps the one before
 
 TEST_CASE("a folder of checkpoints that is gone for a while is made again") {
   const Scratch scratch;
-  const Experiment experiment = saving_run(60, 2);
+  const Experiment experiment = saving_run(60, 5);
   std::int64_t lost = 0;
   Watcher watcher;
   watcher.at_step = [&](std::int64_t steps_done) {
-    if (lost > 0 || !is_next_due(scratch / "saved", steps_done, 2)) return;
+    if (lost > 0 || !is_next_due(scratch / "saved", steps_done, 5)) return;
     lost = steps_done;
     std::filesystem::remove_all(scratch / "saved");
     std::ofstream(scratch / "saved") << "x";  // a plain file in its place
@@ -168,7 +172,7 @@ TEST_CASE("a folder of checkpoints that is gone for a while is made again") {
   REQUIRE(result.lost_checkpoints.size() == 1);
   CHECK(result.lost_checkpoints[0].why ==
         (scratch / "saved" / step_name(lost)).string() + ": cannot be written: Not a directory");
-  CHECK(watcher.notes[0].ends_with(fmt::format("; the newest one is that after {} steps", lost - 2)));
+  CHECK(watcher.notes[0].ends_with(fmt::format("; the newest one is that after {} steps", lost - 5)));
   CHECK(names_in(scratch / "saved") == std::set<std::string>{"step-000060"});
 }
 
