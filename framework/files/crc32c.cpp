@@ -4,6 +4,10 @@
 #include <bit>
 #include <cstring>
 
+#ifdef __SSE4_2__
+#include <nmmintrin.h>
+#endif
+
 namespace heddle {
 
 namespace {
@@ -31,6 +35,14 @@ constexpr std::array<Table, 8> tables = [] {
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
   static_assert(std::endian::native == std::endian::little, "the first byte of a word is its lowest");
   std::uint32_t crc = ~before;
+#ifdef __SSE4_2__
+  // The processor has an instruction for this polynomial.
+  for (; bytes.size() >= sizeof(std::uint64_t); bytes = bytes.subspan(sizeof(std::uint64_t))) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    crc = static_cast<std::uint32_t>(_mm_crc32_u64(crc, word));
+  }
+#endif
   for (; bytes.size() >= tables.size(); bytes = bytes.subspan(tables.size())) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes.data(), sizeof word);
