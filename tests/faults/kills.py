@@ -32,8 +32,7 @@ class Kills(Faults):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.out = self.work / "out"
-        self.experiment = EXPERIMENT | {
-            "train": {"batch": 16, "steps": (MAX_STEPS + 2) * self.arguments.tries + 10, "save_every": 1}}
+        self.experiment = EXPERIMENT | {"train": {"batch": 16, "steps": 1000000, "save_every": 1}}
 
     def start_and_kill(self):
         """Returns the seconds from the start to the next checkpoint, or 0 if it was killed earlier."""
@@ -77,8 +76,10 @@ class Kills(Faults):
     def all_tries(self):
         """kill -9 at any time of a run that saves every step, which is then resumed"""
         results = [(False, self.start_and_kill()) for _ in range(self.arguments.tries)]
-        resumed = self.train(self.experiment, "--resume=auto", out=self.out)
-        expect(resumed == self.train(self.experiment, "--set", "train.save=false"), "the losses differ from those of a run without faults")
+        end = "--set", f"train.steps={newest_checkpoint(self.out) + 5}"
+        resumed = self.train(self.experiment, "--resume=auto", *end, out=self.out)
+        whole = self.train(self.experiment, "--set", "train.save=false", *end)
+        expect(resumed == whole, "the losses differ from those of a run without faults")
         return results
 
 
