@@ -47,8 +47,8 @@ class ResultsFolder {
   /// a full disk does not take stays in memory and is tried again at the next step; returns the reason, once.
   std::optional<std::string> step(const StepRecord& record);
   /// Writes all other files; may be called with what there is so far. DiskError if the disk takes no more: it may be
-  /// called again then. schedule.csv is the first variant's; where there
-  /// are several, each has its own in variants/NAME/.
+  /// called again then. schedule.csv is the first variant's; where there are several, each has its own in
+  /// variants/NAME/.
   void write(const RunResult& run);
   /// The same after each variant, unless the last write was less than a second ago and had nearly as many variants: so
   /// that a study of n short variants is written O(log n) times, and no run that is killed loses more than the last

@@ -6,10 +6,10 @@
 #include <thread>
 
 #include <doctest/doctest.h>
-#include <pthread.h>
 
 #include "framework/ops/rows.h"
 #include "parallel/transports/transports.h"
+#include "tests/support/huge_stacks.h"
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
@@ -51,16 +51,11 @@ TEST_CASE("every rank has its own thread, device, coordinates and communicators"
 }
 
 TEST_CASE("a rank for which the system starts no thread is out of memory, and says so plainly") {
-  pthread_attr_t before;
-  REQUIRE(::pthread_getattr_default_np(&before) == 0);
-  pthread_attr_t huge;
-  REQUIRE(::pthread_getattr_default_np(&huge) == 0);
-  REQUIRE(::pthread_attr_setstacksize(&huge, std::size_t{1} << 47) == 0);  // more than a process can map
-  REQUIRE(::pthread_setattr_default_np(&huge) == 0);
-  const std::string error = message_of<OutOfMemory>([] { run_ranks(ranks(2), [](Rank& /*rank*/) {}); });
-  REQUIRE(::pthread_setattr_default_np(&before) == 0);
-  ::pthread_attr_destroy(&huge);
-  ::pthread_attr_destroy(&before);
+  std::string error;
+  {
+    const HugeStacks no_threads;
+    error = message_of<OutOfMemory>([] { run_ranks(ranks(2), [](Rank& /*rank*/) {}); });
+  }
   CHECK(error ==
         "rank 0: out of memory: the system starts no thread for it, perhaps because of a limit (ulimit -v, ulimit -u): "
         "Resource temporarily unavailable");

@@ -15,7 +15,8 @@
 #include <sys/socket.h>
 
 #include "parallel/transports/processes/tcp/handshake.h"
-#include "parallel/transports/processes/tcp/rendezvous.h"
+#include "parallel/transports/processes/tcp/listener.h"
+#include "parallel/transports/processes/tcp/tcp_reply.h"
 
 namespace heddle::test {
 

@@ -8,7 +8,7 @@
 
 #include "parallel/transports/processes/tcp/handshake.h"
 #include "parallel/transports/processes/tcp/listener.h"
-#include "parallel/transports/processes/tcp/rendezvous.h"
+#include "parallel/transports/processes/tcp/tcp_reply.h"
 
 namespace heddle {
 
@@ -119,14 +119,10 @@ RankAssignment Regroup::lead() const {
     return std::pair(now_.launch.restarts > 0 && other.hello.job == 0, other.hello.rank);
   };
   std::sort(others.begin(), others.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
-  const int size = static_cast<int>(others.size()) + 1;
-  for (int p = 1; p < size; ++p) {
-    const TcpAssignment given{.rank = p, .size = size, .restarts = now_.launch.restarts + 1};
-    // A process that does not receive it is missing in the rendezvous that follows, which then fails.
-    send_reply(others[static_cast<std::size_t>(p) - 1].socket, TcpReply::Kind::assignment,
-               std::as_bytes(std::span(&given, 1)));
-  }
-  return assignment(0, size, now_.launch.restarts + 1, now_.launch.rank);
+  std::vector<const TcpSocket*> sockets;
+  for (const TcpListener::Incoming& other : others) sockets.push_back(&other.socket);
+  const int restarts = now_.launch.restarts + 1;
+  return assignment(0, assign_ranks(sockets, restarts), restarts, now_.launch.rank);
 }
 
 std::optional<RankAssignment> Regroup::follow(int leader) const {

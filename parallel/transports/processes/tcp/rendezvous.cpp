@@ -12,6 +12,7 @@
 
 #include "framework/error.h"
 #include "parallel/transports/processes/tcp/network_interface.h"
+#include "parallel/transports/processes/tcp/tcp_reply.h"
 
 namespace heddle {
 
@@ -285,15 +286,13 @@ void Rendezvous::check(const TcpHello& came, const TcpAddress& from) const {
 
 /// Some have ended since the restart began: those that are here restart once more.
 void Rendezvous::restart_without_missing() {
-  const auto is_here = [](const TcpSocket& other) { return other.is_open() && other.is_peer_open(); };
-  TcpAssignment given{.rank = 0, .size = 1, .restarts = launch_.restarts + 1};
-  given.size += static_cast<std::int32_t>(std::count_if(sockets_.begin(), sockets_.end(), is_here));
+  std::vector<const TcpSocket*> others;
   for (const TcpSocket& other : sockets_)
-    if (is_here(other) && ++given.rank < given.size)
-      send_reply(other, TcpReply::Kind::assignment, std::as_bytes(std::span(&given, 1)));
+    if (other.is_open() && other.is_peer_open()) others.push_back(&other);
+  const int restarts = launch_.restarts + 1;
   throw RankAssigned({.rank = 0,
-                      .size = given.size,
-                      .restarts = given.restarts,
+                      .size = assign_ranks(others, restarts),
+                      .restarts = restarts,
                       .host = point_.host,
                       .port = point_.port,
                       .listen_host = launch_.listen_host});
@@ -372,12 +371,6 @@ TcpAddress Rendezvous::reachable(TcpAddress address) const {
 }
 
 }  // namespace
-
-void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content) {
-  const TcpReply header{.kind = kind, .bytes = static_cast<std::uint32_t>(content.size())};
-  const Deadline end = TcpSocket::Clock::now() + grace;
-  if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
-}
 
 RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience,
                             const JobSecret& secret) {

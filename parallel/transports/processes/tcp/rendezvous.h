@@ -2,9 +2,7 @@
 // the list to all, and each connects to the ranks below its own.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "parallel/communicator/transport.h"
@@ -15,29 +13,6 @@
 #include "parallel/transports/processes/tcp/tcp_socket.h"
 
 namespace heddle {
-
-/// The reply of rank 0 to a hello, once all ranks have come or it has given up: the hellos of all ranks, or the text of
-/// the error. Where the job restarts: the process's rank.
-struct TcpReply {
-  enum class Kind : std::uint32_t { hellos, wrong_input, failed, assignment };
-  /// The longest text, in bytes.
-  static constexpr std::uint32_t max_bytes = 4096;
-
-  Kind kind{};
-  std::uint32_t bytes = 0;  // that follow
-};
-
-/// Sends a reply and what follows it. The loss of a process that does not receive it is noticed later.
-void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
-
-/// The rank of a process in a job that restarts (regroup.h).
-struct TcpAssignment {
-  std::int32_t rank = 0;
-  std::int32_t size = 0;
-  std::int32_t restarts = 0;
-
-  bool is_possible() const { return rank > 0 && rank < size && size <= max_ranks && restarts > 0; }
-};
 
 struct RendezvousResult {
   std::vector<TcpSocket> sockets;     // one per rank; this process's own is closed
