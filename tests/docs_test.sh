@@ -15,12 +15,18 @@ for name in heddle experiments tests docs; do ln -s "$root/$name" "$work/$name";
 claimed="is a command of ./heddle reproduce --all --quick, a step of .ci/run"
 cuda="needs the CUDA toolkit"
 data="needs the ORL photographs"
+elastic="takes longer than a minute; tests/faults/faults.py runs elastic jobs"
 faces="needs Labeled Faces in the Wild; tests/experiments/program/face_walk_test.cpp walks with drawn faces"
 long="takes longer than a minute; tests/experiments/program/long runs every shipped experiment, shortened"
 mpi="needs an MPI; tests/parallel/transports has its tests"
 results="needs the results of a command that does not run here"
 step="is a step of .ci/run"
+# shellcheck disable=SC2016
+elastic_job='for rank in 0 1 2 3; do
+RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./heddle run experiments/elastic.json --elastic --out results/elastic &
+done; wait'
 declare -A apart=(  # the commands that do not run here, one per line, and why
+  ["$elastic_job"]=$elastic
   ["./heddle bench"]=$long
   ["tests/faults/faults.py --tries 12"]=$long
   ["tests/faults/kills.py"]=$long

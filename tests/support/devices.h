@@ -28,6 +28,13 @@ inline constexpr bool is_sanitized = true;
 inline constexpr bool is_sanitized = false;
 #endif
 
+/// Of many alike sizes, layouts or repetitions, what a test takes: fewer under a sanitizer, which looks at the code
+/// that runs.
+template <typename T>
+constexpr T fewer_if_sanitized(T all, T fewer) {
+  return is_sanitized ? fewer : all;
+}
+
 /// A rank's device with two threads: enough for the order of sums to matter. On plan, it counts what the tested backend
 /// holds.
 inline Device make_device(std::string_view backend = tested_backend(), std::optional<std::int64_t> budget = {}) {

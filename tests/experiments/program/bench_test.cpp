@@ -13,6 +13,7 @@
 #include "experiments/program/bench/peer.h"
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
+#include "tests/support/devices.h"
 #include "tests/support/images/encoded_image.h"
 #include "tests/support/images/image_files.h"
 #include "tests/support/program/called.h"
@@ -155,7 +156,8 @@ TEST_CASE("bench: PLSC's protocol gives each run's middle half of the steps, and
   CHECK(rows[4]["value"] > 0);
 }
 
-TEST_CASE("bench: data reads drawn JPEGs, and those of a folder, beside libjpeg-turbo's own loop") {
+TEST_CASE("bench: data reads drawn JPEGs, and those of a folder, beside libjpeg-turbo's own loop" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   const WrittenImages files;
   for (int i = 0; i < 3; ++i) files.write(fmt::format("a/{}.jpg", i), text_of(fine_jpeg(gradient(40, 40, 3))));
   const Called called =

@@ -9,6 +9,7 @@
 
 #include "experiments/training/experiment.h"
 #include "framework/error.h"
+#include "tests/support/devices.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
@@ -258,7 +259,8 @@ TEST_CASE("plan --maximise searches every variant, by its own memory_budget if n
         std::string::npos);
 }
 
-TEST_CASE("a search reports if a field's range or the experiment ends it") {
+TEST_CASE("a search reports if a field's range or the experiment ends it" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   Files files;
   const std::string file = files.write(small());
   const auto searched = [&](const std::string& field, const std::string& budget = "1MB") {

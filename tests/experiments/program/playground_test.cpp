@@ -226,6 +226,11 @@ TEST_CASE("a wrong call of the page is refused, and writes nothing") {
           "heddle: schedule: expected --html FILE without other options: everything is chosen on the page\n");
   }
   CHECK(scratch.files() == 0);
+}
+
+TEST_CASE("the page of all schedules in a folder that does not exist is an error that names the file" *
+          doctest::test_suite(test::long_under_sanitizers)) {
+  const Scratch scratch;
   const std::string nowhere = (scratch / "no/page.html").string();
   const test::Called called = test::call({"schedule", "--html", nowhere});
   CHECK(called.code == 2);

@@ -12,6 +12,7 @@
 #include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/run.h"
 #include "framework/error.h"
+#include "tests/support/devices.h"
 #include "tests/support/images/drawn_faces.h"
 #include "tests/support/processes/local_job.h"
 #include "tests/support/results/losses.h"
@@ -92,7 +93,8 @@ TEST_CASE(
     "a JPEG that is found truncated in training ends the run, which saves its work and resumes to the same bits") {
   const Faces faces;
   for (const BreakingWay& way : breaking_ways)
-    for (const LoaderConfig& loader : {LoaderConfig{0, 0}, LoaderConfig{2, 2}}) {
+    for (const LoaderConfig& loader : {LoaderConfig{2, 2}, LoaderConfig{0, 0}}) {
+      if (is_sanitized && loader.threads == 0 && way.mesh.pp == 1) continue;
       CAPTURE(way.name);
       CAPTURE(loader.prefetch);
       Experiment experiment = faces.experiment();

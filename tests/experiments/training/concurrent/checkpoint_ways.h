@@ -72,6 +72,14 @@ inline std::vector<Way> ways() {
            ShardedState::optimizer}};
 }
 
+/// All ways; under a sanitizer every third, among them stages, tensor parallelism and a head over all ranks.
+inline std::vector<Way> several_ways() {
+  std::vector<Way> several;
+  const std::vector<Way> all = ways();
+  for (std::size_t i = 2; i < all.size(); i += 3) several.push_back(all[i]);
+  return test::fewer_if_sanitized(all, several);
+}
+
 inline test::Outcome run(const Way& way, const Experiment& experiment, const Course& course) {
   return test::train(experiment, network(way), way.layout, course);
 }

@@ -32,7 +32,7 @@ constexpr std::size_t averaged_tensors = 10 - 1 + 4;  // all parameters but the 
 
 TEST_CASE("averages of weights and running statistics follow their formula, alike on every layout") {
   for (const bool warm_up : {false, true})
-    for (const Way& way : ways()) {
+    for (const Way& way : several_ways()) {
       CAPTURE(to_string(way.layout.mesh));
       Experiment experiment = averaged(way);
       experiment.train.ema.warm_up = warm_up;
@@ -90,7 +90,7 @@ TEST_CASE("every layout loads the averages of every other with the same bits, an
 }
 
 TEST_CASE("within with_averages every rank has the averages in place of the weights, and then the weights again") {
-  for (const Way& way : ways()) {
+  for (const Way& way : several_ways()) {
     CAPTURE(to_string(way.layout.mesh));
     const Experiment experiment = averaged(way);
     const Tensors expected = averages_in(run(way, experiment, {.end = 2}).state);

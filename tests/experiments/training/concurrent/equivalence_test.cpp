@@ -120,7 +120,8 @@ TEST_CASE("random models over random layouts equal their serial reference in bf1
 }
 
 TEST_CASE("plan counts what random layouts hold and send, rank by rank, to the byte") {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  const std::uint64_t cases = test::fewer_if_sanitized(30, 10);
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
     RandomStream draws({seed}, Purpose::test, 2, 0);
     Layout layout{random_mesh(draws), 1 + static_cast<std::int64_t>(draws.below(2)), Logits::sharded};
     const test::ModelPointer model = test::random_model(draws, {.with_norms = draws.below(2) == 0}, layout.mesh);

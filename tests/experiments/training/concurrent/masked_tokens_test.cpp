@@ -48,6 +48,7 @@ Layout stages(const char* schedule, int ranks, std::int64_t micro_batches) {
 TEST_CASE("over data-parallel and tensor-parallel ranks and micro-batches, masked tokens are those of the serial run") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const bool megatron : {false, true}) {
+      if (is_sanitized && megatron != (dtype == DType::f64)) continue;
       const Experiment experiment = small_experiment(20, 32, 6, dtype);
       check_against_reference(experiment, placed(megatron), {Mesh(2, 1, 2), 2});
       check_against_reference(experiment, placed(megatron), {Mesh(3), 1});
