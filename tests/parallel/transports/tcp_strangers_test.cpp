@@ -46,6 +46,15 @@ TEST_CASE("sockets: a connection that sends nothing is closed after a while, and
   CHECK(first.ended() == fmt::format("rank failed: rank 1 did not connect to 127.0.0.1:{} within 5 s", point.port));
 }
 
+TEST_CASE("sockets: a process that knows the secret may be paused before it says which rank it is") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  Joining first({0, 2}, point);
+  const TcpSocket paused = joined_to(point.port);
+  std::this_thread::sleep_for(TcpListener::patience + milliseconds(500));
+  say(paused, hello_of(1, 2));
+  CHECK(first.ended() == "joined");
+}
+
 TEST_CASE("sockets: unknown connections delay no other process either") {
   const FakeLeader leader;
   Joining second({1, 3}, leader.point);

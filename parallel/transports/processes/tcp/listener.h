@@ -33,8 +33,10 @@ struct TcpHello {
 class TcpListener {
  public:
   using Deadline = TcpSocket::Deadline;
-  /// A connection that has not sent its hello within this time is closed.
+  /// A connection that has not finished its handshake within this time is closed.
   static constexpr std::chrono::seconds patience{2};
+  /// The time in which a process that knows the secret sends its hello: on a busy machine it may not run for a while.
+  static constexpr std::chrono::seconds proved_patience{10};
   /// So many connections may be without a hello. Then the oldest that has not finished its handshake within
   /// `crowded_patience` is closed for a new one; others wait in the system's queue.
   static constexpr std::size_t max_pending = 128;
@@ -63,10 +65,12 @@ class TcpListener {
     TcpSocket socket;
     Deadline since;
     AcceptingHandshake handshake{};
-    bool is_proved = false;
+    bool is_proved = false;  // and then `since` is when that became known
     TcpHello hello{};
     std::size_t read = 0;
     bool is_readable = true;
+
+    Deadline end() const { return since + (is_proved ? proved_patience : patience); }
   };
 
   using State = AcceptingHandshake::State;
