@@ -12,6 +12,7 @@ those that go on. Needs root, network namespaces and /dev/net/tun. The last line
 """
 import itertools
 import re
+import shutil
 import signal
 import sys
 import time
@@ -22,9 +23,9 @@ from network_jobs import FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, Net
 
 
 class SocketFaults(NetworkFaults):
-    names = ["delayed", "lost_packets", "down_briefly", "down_for_long", "partition", "machine_vanishes",
+    names = ["delayed", "lost_packets", "down_briefly", "down_a_minute", "down_for_long", "partition", "machine_vanishes",
              "vanishes_without_timeout", "killed", "stopped", "slowed", "full_disk", "late_rank", "too_late_rank",
-             "two_jobs_on_one_port", "wrong_world_size", "twin", "right_interface", "wrong_interface"]
+             "two_jobs_on_one_port", "wrong_world_size", "twin", "right_interface", "wrong_interface", "clocks"]
 
     # ---- links -----------------------------------------------------------------------------------------------------
 
@@ -53,6 +54,29 @@ class SocketFaults(NetworkFaults):
         self.machines.change(links, is_down=False)
         self.expect_whole(job)
         return True, time.monotonic() - begin
+
+    def down_a_minute(self):
+        """the links of a machine are down for 20 to 90 s: for less than the minute in which a machine must respond, or for more"""
+        is_brief = self.rng.random() < 0.5
+        seconds = self.rng.uniform(20, 50) if is_brief else self.rng.uniform(70, 90)
+        job = self.started(steps=STEPS if is_brief else FOR_EVER, timeout=300)
+        machine = self.some_machine()
+        inside = self.ranks_of(machine)
+        outside = [rank for rank in range(self.ranks) if rank not in inside]
+        links = self.machines.links_of(machine)
+        begin = self.at_some_step(job)
+        self.machines.change(links, is_down=True)
+        if is_brief:
+            time.sleep(seconds)
+            self.machines.change(links, is_down=False)
+            self.expect_whole(job)
+            return True, time.monotonic() - begin
+        answered = self.expect_answer(job, begin, 60 + GRACE + SILENCE, NO_RESPONSE, [(rank,) for rank in inside + outside])
+        time.sleep(max(0.0, begin + seconds - time.monotonic()))
+        self.machines.change(links, is_down=False)
+        self.expect_first_variant(job)
+        self.expect_none_left()
+        return False, answered
 
     def cut(self, links):
         """The answer to links that are down for longer than the timeout."""
@@ -285,6 +309,22 @@ class SocketFaults(NetworkFaults):
         expect(set(codes) <= {2, 4} and any(cause in job.errors() for cause in causes), f"{codes}: {job.errors()}")
         self.expect_none_left()
         return False, seconds
+
+    # ---- clocks ----------------------------------------------------------------------------------------------------
+
+    def clocks(self):
+        """the clocks of the machines differ by up to ten days (the time of day only where `faketime` is installed)"""
+        job = self.job(self.experiment())
+        days = [self.rng.randrange(864000) for _ in self.machines.names]
+        for rank in range(self.ranks):
+            seconds = str(days[self.machine_of[rank]])
+            before = [*self.machines.command(self.machine_of[rank]),
+                      "unshare", "--time", "--monotonic", seconds, "--boottime", seconds, "--fork"]
+            if shutil.which("faketime"):
+                before += ["faketime", "-f", f"-{seconds}s"]
+            self.start(job, rank, before=before, FAKETIME_DONT_FAKE_MONOTONIC="1")
+        self.expect_whole(job)
+        return True, 0
 
 
 if __name__ == "__main__":
