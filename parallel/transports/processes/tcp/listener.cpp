@@ -24,7 +24,7 @@ std::optional<TcpListener::Incoming> TcpListener::next(std::span<const TcpSocket
     for (auto pending = pending_.begin(); pending != pending_.end();) {
       const State state = pending->is_readable ? progress(*pending) : State::unfinished;
       pending->is_readable = false;
-      if (state == State::unfinished && now < pending->end()) {
+      if (state == State::unfinished && now < pending->end) {
         ++pending;
         continue;
       }
@@ -46,7 +46,7 @@ void TcpListener::note_turned_away(const TcpAddress& from, std::string_view why)
 /// Reads what has arrived of the handshake and the hello, and no more.
 TcpListener::State TcpListener::progress(Pending& pending) {
   if (const State state = pending.handshake.progress(pending.socket, secret_); state != State::done) return state;
-  if (!std::exchange(pending.is_proved, true)) pending.since = TcpSocket::Clock::now();
+  if (!std::exchange(pending.is_proved, true)) pending.end = TcpSocket::Clock::now() + proved_patience;
   const std::span<std::byte> rest = std::as_writable_bytes(std::span(&pending.hello, 1)).subspan(pending.read);
   const std::optional<std::size_t> count = pending.socket.read_some(rest);
   if (!count) return State::refused;
@@ -61,7 +61,7 @@ std::vector<TcpListener::Pending>::iterator TcpListener::oldest_unproved() {
 TcpListener::Deadline TcpListener::next_accept(Deadline now) {
   if (pending_.size() < max_pending) return now;
   const auto oldest = oldest_unproved();
-  return oldest != pending_.end() ? oldest->since + crowded_patience : pending_.front().end();
+  return oldest != pending_.end() ? oldest->since + crowded_patience : pending_.front().end;
 }
 
 /// Waits until a process connects, which it returns, or sends something, or a time limit has passed.
@@ -73,7 +73,7 @@ bool TcpListener::wait(std::span<const TcpSocket> known, Deadline deadline) {
   std::vector<pollfd> watched{{can_accept ? listening_.number() : -1, POLLIN, 0}};
   for (const Pending& pending : pending_) {
     watched.push_back({pending.socket.number(), POLLIN, 0});
-    deadline = std::min(deadline, pending.end());
+    deadline = std::min(deadline, pending.end);
   }
   for (const TcpSocket& socket : known) watched.push_back({socket.number(), POLLRDHUP, 0});
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);

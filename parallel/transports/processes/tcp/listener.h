@@ -64,13 +64,12 @@ class TcpListener {
   struct Pending {
     TcpSocket socket;
     Deadline since;
+    Deadline end = since + patience;
     AcceptingHandshake handshake{};
-    bool is_proved = false;  // and then `since` is when that became known
+    bool is_proved = false;
     TcpHello hello{};
     std::size_t read = 0;
     bool is_readable = true;
-
-    Deadline end() const { return since + (is_proved ? proved_patience : patience); }
   };
 
   using State = AcceptingHandshake::State;
