@@ -28,8 +28,8 @@ inline constexpr bool is_sanitized = true;
 inline constexpr bool is_sanitized = false;
 #endif
 
-/// Of many alike sizes, layouts or repetitions, what a test takes: fewer under a sanitizer, which looks at the code
-/// that runs.
+/// The sizes, layouts or repetitions of a test: all, or fewer under a sanitizer, where each takes ten times as long and
+/// most run the same code.
 template <typename T>
 constexpr T fewer_if_sanitized(T all, T fewer) {
   return is_sanitized ? fewer : all;

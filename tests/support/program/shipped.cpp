@@ -67,7 +67,7 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   std::vector<std::string> options{file, "--json"};
   const auto set = [&options](const std::string& what) { options.insert(options.end(), {"--set", what}); };
   // On plan, every step is the same.
-  set(fmt::format("train.steps={}", experiment.value("device", "cpu") == "plan" ? 1 : has_stages ? 2 : 3));
+  set(fmt::format("train.steps={}", !computes ? 1 : has_stages ? 2 : 3));
   if (experiment["data"].is_array()) return options;  // small as it is
   // What equals what does not depend on the images' size or number; each pipeline's stages are also measured alone.
   const Json& image = experiment["data"]["image"];

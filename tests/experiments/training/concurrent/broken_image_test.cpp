@@ -93,7 +93,7 @@ TEST_CASE(
     "a JPEG that is found truncated in training ends the run, which saves its work and resumes to the same bits") {
   const Faces faces;
   for (const BreakingWay& way : breaking_ways)
-    for (const LoaderConfig& loader : {LoaderConfig{2, 2}, LoaderConfig{0, 0}}) {
+    for (const LoaderConfig& loader : {LoaderConfig{0, 0}, LoaderConfig{2, 2}}) {
       if (is_sanitized && loader.threads == 0 && way.mesh.pp == 1) continue;
       CAPTURE(way.name);
       CAPTURE(loader.prefetch);
