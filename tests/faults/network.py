@@ -23,8 +23,9 @@ from network_jobs import FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, Net
 
 
 class SocketFaults(NetworkFaults):
-    names = ["delayed", "lost_packets", "down_briefly", "down_a_minute", "down_for_long", "partition", "machine_vanishes",
-             "vanishes_without_timeout", "killed", "stopped", "slowed", "full_disk", "late_rank", "too_late_rank",
+    names = ["delayed", "lost_packets", "down_briefly", "down_for_most_of_a_minute", "down_for_minutes", "down_for_long",
+             "partition", "machine_vanishes", "vanishes_without_timeout", "killed", "stopped", "slowed", "full_disk",
+             "late_rank", "too_late_rank",
              "two_jobs_on_one_port", "wrong_world_size", "twin", "right_interface", "wrong_interface", "clocks"]
 
     # ---- links -----------------------------------------------------------------------------------------------------
@@ -43,10 +44,9 @@ class SocketFaults(NetworkFaults):
         self.expect_whole(self.started(steps=STEPS // 2), steps=STEPS // 2)
         return True, time.monotonic() - begin
 
-    def down_briefly(self):
-        """the links of a machine are down for 1 to 20 s, for less than the timeout"""
-        seconds = self.rng.uniform(1, 4) if self.rng.random() < 0.7 else self.rng.uniform(4, 20)
-        job = self.started(timeout=seconds * self.backoff + 3)
+    def outlast(self, seconds, timeout):
+        """The job goes on after the links of a machine were down."""
+        job = self.started(timeout=timeout)
         links = self.machines.links_of(self.some_machine())
         begin = self.at_some_step(job)
         self.machines.change(links, is_down=True)
@@ -55,28 +55,26 @@ class SocketFaults(NetworkFaults):
         self.expect_whole(job)
         return True, time.monotonic() - begin
 
-    def down_a_minute(self):
-        """the links of a machine are down for 20 to 90 s: for less than the minute in which a machine must respond, or for more"""
-        is_brief = self.rng.random() < 0.5
-        seconds = self.rng.uniform(20, 50) if is_brief else self.rng.uniform(70, 90)
-        job = self.started(steps=STEPS if is_brief else FOR_EVER, timeout=300)
-        machine = self.some_machine()
-        inside = self.ranks_of(machine)
-        outside = [rank for rank in range(self.ranks) if rank not in inside]
-        links = self.machines.links_of(machine)
+    def down_briefly(self):
+        """the links of a machine are down for 1 to 20 s, for less than the timeout"""
+        seconds = self.rng.uniform(1, 4) if self.rng.random() < 0.7 else self.rng.uniform(4, 20)
+        return self.outlast(seconds, timeout=seconds * self.backoff + 3)
+
+    def down_for_most_of_a_minute(self):
+        """the links of a machine are down for 20 to 50 s, with a timeout of 300 s"""
+        return self.outlast(self.rng.uniform(20, 50), timeout=300)
+
+    def down_for_minutes(self):
+        """the links of a machine are down for longer than the minute in which it must respond, with a timeout of 300 s"""
+        job = self.started(steps=FOR_EVER, timeout=300)
+        links = self.machines.links_of(self.some_machine())
         begin = self.at_some_step(job)
         self.machines.change(links, is_down=True)
-        if is_brief:
-            time.sleep(seconds)
-            self.machines.change(links, is_down=False)
-            self.expect_whole(job)
-            return True, time.monotonic() - begin
-        answered = self.expect_answer(job, begin, 60 + GRACE + SILENCE, NO_RESPONSE, [(rank,) for rank in inside + outside])
-        time.sleep(max(0.0, begin + seconds - time.monotonic()))
-        self.machines.change(links, is_down=False)
+        silent = [(rank,) for rank in range(self.ranks)]  # each side names the other
+        seconds = self.expect_answer(job, begin, 60 + GRACE + SILENCE, NO_RESPONSE, silent)
         self.expect_first_variant(job)
         self.expect_none_left()
-        return False, answered
+        return False, seconds
 
     def cut(self, links):
         """The answer to links that are down for longer than the timeout."""
@@ -315,9 +313,9 @@ class SocketFaults(NetworkFaults):
     def clocks(self):
         """the clocks of the machines differ by up to ten days (the time of day only where `faketime` is installed)"""
         job = self.job(self.experiment())
-        days = [self.rng.randrange(864000) for _ in self.machines.names]
+        differences = [self.rng.randrange(864000) for _ in self.machines.names]
         for rank in range(self.ranks):
-            seconds = str(days[self.machine_of[rank]])
+            seconds = str(differences[self.machine_of[rank]])
             before = [*self.machines.command(self.machine_of[rank]),
                       "unshare", "--time", "--monotonic", seconds, "--boottime", seconds, "--fork"]
             if shutil.which("faketime"):
