@@ -7,6 +7,14 @@
 
 namespace heddle {
 
+AppendedFile::AppendedFile(std::filesystem::path path, std::string text)
+    : path_(std::move(path)), pending_(std::move(text)) {
+  try {
+    flush();
+  } catch (const DiskError&) {  // the next text reports it
+  }
+}
+
 std::optional<std::string> AppendedFile::append(std::string_view text) {
   pending_ += text;
   try {
@@ -18,7 +26,11 @@ std::optional<std::string> AppendedFile::append(std::string_view text) {
 }
 
 void AppendedFile::flush() {
-  while (!pending_.empty()) pending_.erase(0, file_.write_some(std::as_bytes(std::span(pending_))));
+  if (!file_) {
+    make_folder(path_.parent_path());
+    file_.emplace(FileDescriptor::open_for_appending(path_));
+  }
+  while (!pending_.empty()) pending_.erase(0, file_->write_some(std::as_bytes(std::span(pending_))));
 }
 
 }  // namespace heddle

@@ -200,10 +200,11 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   variant_ = name;
   batch_ = batch;
   const fs::path metrics = path_ / "metrics.jsonl";
-  const fs::path events = path_ / "tensorboard" / folder_name(name);
+  const fs::path events = path_ / "tensorboard" / folder_name(name) / event_file_name;
   EarlierRun earlier;
   std::string event_text = event_file_header(unix_seconds());
   if (resume_ && fs::exists(metrics)) {
+    if (metrics_) metrics_->flush();
     const std::string old = read_file(metrics, max_metrics);
     std::string text;
     text.reserve(old.size());
@@ -223,26 +224,29 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
       earlier.steps.push_back(line->record);
       event_text += event_of(*line);
     }
-    if (text.size() != old.size()) write_file_atomically(metrics, text);
+    if (text.size() != old.size()) {
+      metrics_.reset();
+      write_file_atomically(metrics, text);
+    }
   }
-  make_folder(events);
-  write_file_atomically(events / event_file_name, event_text);
-  flush();  // the lines of the variant before this one
-  events_.emplace(events / event_file_name);
-  metrics_.emplace(metrics);
+  if (!metrics_) metrics_.emplace(metrics);
+  std::erase_if(events_, [](const AppendedFile& file) { return file.is_flushed(); });
+  std::error_code ignored;
+  fs::remove(events, ignored);
+  events_.emplace_back(events, std::move(event_text));
   return earlier;
 }
 
 void ResultsFolder::flush() {
   if (metrics_) metrics_->flush();
-  if (events_) events_->flush();
+  for (AppendedFile& file : events_) file.flush();
 }
 
 std::optional<std::string> ResultsFolder::step(const StepRecord& record) {
   MetricsLine line{.variant = variant_, .record = record, .samples_per_second = {}, .time = unix_seconds()};
   if (record.seconds > 0) line.samples_per_second = static_cast<double>(batch_) / record.seconds;
   std::optional<std::string> fault = metrics_->append(to_text(line));
-  events_->append(event_of(line));
+  events_.back().append(event_of(line));
   return fault;
 }
 

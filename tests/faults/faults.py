@@ -31,7 +31,7 @@ def restarts(folder):
 
 class FaultsOfOneMachine(Faults):
     names = ["rank_killed", "leader_killed", "killed_and_not_elastic", "paused", "stopped", "terminated", "killed_while_saving",
-             "damaged_checkpoint", "full_disk_for_a_while", "full_disk"]
+             "damaged_checkpoint", "full_disk_for_a_while", "variant_on_full_disk", "full_disk"]
     whole = {}
 
     def started(self, *options, ranks=RANKS, out=None):
@@ -202,6 +202,28 @@ class FaultsOfOneMachine(Faults):
             expect(losses(job.out) == whole, "the losses differ from those of a run without faults")
             lost = json.loads((job.out / "summary.json").read_text())["variants"][0]["lost_checkpoints"]
             expect(lost and "No space left on device" in lost[0]["why"], f"lost: {lost}")
+            self.end()
+            return True, seconds
+
+    def variant_on_full_disk(self):
+        """the disk of the results is full when the next variant of a study begins, and has room again"""
+        whole = self.reference()
+        steps = 60
+        first = {"name": "first", "patch": {"train": {"steps": steps, "save_every": None, "save": False}}}
+        with SmallDisk(self.work / "disk", "8m") as disk:
+            job = self.job(EXPERIMENT | {"variants": [first, {"name": "second", "patch": {}}]}, disk.folder / "out")
+            job.start()
+            job.wait_for_step(self.rng.randrange(steps // 2), "first")
+            begin = time.monotonic()
+            disk.fill(leave=self.rng.randrange(10000))
+            job.wait_for_words("second (2 of 2)")
+            job.wait_for_words("is lost")
+            disk.empty()
+            codes = job.codes()
+            seconds = time.monotonic() - begin
+            expect(codes == [0], f"{codes}: {job.errors()}")
+            expect(losses(job.out, "second") == whole, "the losses differ from those of a run without faults")
+            expect(losses(job.out, "first").keys() == set(range(steps)), "steps of the first variant are missing")
             self.end()
             return True, seconds
 

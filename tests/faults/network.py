@@ -11,9 +11,11 @@ left in a namespace. `worst` is the longest time from the fault to the end of a 
 those that go on. Needs root, network namespaces and /dev/net/tun. The last line is `N passed, N failed`.
 """
 import itertools
+import json
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,7 +27,7 @@ from network_jobs import FOR_EVER, GRACE, LATE, NO_RESPONSE, SILENCE, STEPS, Net
 class SocketFaults(NetworkFaults):
     names = ["delayed", "lost_packets", "down_briefly", "down_for_most_of_a_minute", "down_for_minutes", "down_for_long",
              "partition", "machine_vanishes", "vanishes_without_timeout", "killed", "stopped", "slowed", "full_disk",
-             "late_rank", "too_late_rank",
+             "disk_of_one_machine", "late_rank", "too_late_rank",
              "two_jobs_on_one_port", "wrong_world_size", "twin", "right_interface", "wrong_interface", "clocks"]
 
     # ---- links -----------------------------------------------------------------------------------------------------
@@ -176,6 +178,36 @@ class SocketFaults(NetworkFaults):
             self.expect_whole(self.started("--resume", out=disk.folder / "out"))
             super().end()
             return False, seconds
+
+    def disk_of_one_machine(self):
+        """a machine without rank 0 cannot write to the disk of the results for a while, and loses checkpoints"""
+        out = self.work / "shared"
+        out.mkdir()
+        machine = self.rng.randrange(1, len(self.machines.names))
+        self.machines.change(self.machines.all_links(), delay=0.02)  # each step takes a while
+        job = self.job(self.experiment(), out)
+        for rank in range(self.ranks):
+            before = self.machines.command(self.machine_of[rank])
+            if self.machine_of[rank] == machine:  # its view of the disk is its own
+                before += ["sh", "-c", 'mount --bind "$0" "$0" && exec "$@"', out]
+            self.start(job, rank, "--set", "train.save_every=2", before=before)
+        begin = self.at_some_step(job)
+        self.remount(job, machine, out, "ro")
+        job.wait_for_words("is lost")
+        self.remount(job, machine, out, "rw")
+        seconds = time.monotonic() - begin
+        self.expect_whole(job)
+        lost = json.loads((out / "summary.json").read_text())["variants"][1]["lost_checkpoints"]
+        expect(lost and "Read-only file system" in lost[0]["why"], f"lost: {lost}")
+        return True, seconds
+
+    def remount(self, job, machine, folder, mode, patience=30):
+        """Changes how the processes of a machine may use the folder, when none of them is writing there."""
+        end = time.monotonic() + patience
+        for rank in self.ranks_of(machine):
+            command = ["nsenter", "--mount", f"--target={job.program(rank)}", "mount", "-o", f"remount,bind,{mode}", folder]
+            while subprocess.run(command, capture_output=True, check=False).returncode:
+                expect(time.monotonic() < end, f"rank {rank} writes all the time")
 
     # ---- starting --------------------------------------------------------------------------------------------------
 

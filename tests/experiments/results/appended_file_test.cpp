@@ -30,14 +30,30 @@ TEST_CASE("a full disk is a DiskError, and what cannot be a place for files an I
   AppendedFile full("/dev/full");
   CHECK(full.append("x") == "/dev/full: cannot be written: No space left on device");
   const Scratch scratch;
+  write_file_atomically(scratch / "file", "");
   try {
-    AppendedFile file(scratch / "absent/lines");
+    AppendedFile file(scratch / "file/lines");
     FAIL("it is open");
   } catch (const DiskError&) {
     FAIL("not the disk's fault");
   } catch (const InputError& error) {
-    CHECK(error.what() == (scratch / "absent/lines").string() + ": cannot be written: No such file or directory");
+    CHECK(error.what() == (scratch / "file").string() + ": cannot be made a folder: Not a directory");
   }
+}
+
+TEST_CASE("a file whose first text a full disk does not take begins with it all the same, in a folder of its own") {
+  const Scratch scratch;
+  const std::filesystem::path path = scratch / "new/folder/lines";
+  std::optional<AppendedFile> file;
+  {
+    const FileSizeLimit limit(2);
+    file.emplace(path, "head\n");
+    CHECK_FALSE(file->is_flushed());
+    CHECK(file->append("line\n") == path.string() + ": cannot be written: File too large");
+  }
+  file->flush();
+  CHECK(file->is_flushed());
+  CHECK(read_file(path, 100) == "head\nline\n");
 }
 
 }  // namespace heddle::test

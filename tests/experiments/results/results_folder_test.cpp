@@ -14,6 +14,7 @@
 #include "experiments/results/summary.h"
 #include "framework/description/text.h"
 #include "tests/support/devices.h"
+#include "tests/support/files/file_size_limit.h"
 #include "tests/support/message.h"
 #include "tests/support/results/sample_results.h"
 #include "tests/support/scratch.h"
@@ -233,6 +234,31 @@ TEST_CASE("a study of slow variants is written after each of them") {
     now += 1.5;
     folder.write_if_due(run);
     CHECK(OrderedJson::parse(read_file(scratch / "a/summary.json", mebi))["variants"].size() == i + 1);
+  }
+}
+
+TEST_CASE("a variant begins on a full disk, and its steps and those before it are written once there is room") {
+  const Scratch scratch;
+  ResultsFolder folder(scratch / "a", "{}\n", false);
+  folder.begin_variant("first", 0, 1);
+  {
+    const FileSizeLimit full(1);
+    CHECK(folder.step(step_record(0, 0.5, 1)) ==
+          (scratch / "a/metrics.jsonl").string() + ": cannot be written: File too large");
+    folder.begin_variant("second", 0, 1);
+    CHECK_FALSE(folder.step(step_record(0, 0.25, 1)));  // the reason is known
+    CHECK_THROWS_AS(folder.write(run_result()), DiskError);
+  }
+  folder.write(run_result());
+  const auto lines = metrics_of(scratch / "a");
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0]["variant"] == "first");
+  CHECK(lines[1]["variant"] == "second");
+  for (const char* variant : {"first", "second"}) {
+    const std::string events = read_file(scratch / "a/tensorboard" / variant / "events.out.tfevents.heddle", mebi);
+    CAPTURE(variant);
+    CHECK(events.find("brain.Event:2") != std::string::npos);
+    CHECK(events.find("learning_rate") != std::string::npos);
   }
 }
 
