@@ -54,18 +54,18 @@ restart() {  # restart 1|2
   done
 }
 
-# The files that rank 0 has open: a checkpoint that it writes just then does not count.
-descriptors() {
-  local files min=1000000
+# The files that rank 0 has open, or its threads: those of a checkpoint that it writes just then do not count.
+least() {  # least fd|task
+  local found min=1000000
   for _ in {1..10}; do
-    files=(/proc/"$leader"/fd/*)
-    ((${#files[@]} < min)) && min=${#files[@]}
+    found=(/proc/"$leader/$1"/*)
+    ((${#found[@]} < min)) && min=${#found[@]}
     sleep 0.02
   done
   echo "$min"
 }
 # One line per restart, when the job trains again: seconds, memory in KiB, descriptors, threads.
-sample() { echo "$((SECONDS - begin)) $(value VmRSS) $(descriptors) $(value Threads)" >>"$work/samples"; }
+sample() { echo "$((SECONDS - begin)) $(value VmRSS) $(least fd) $(least task)" >>"$work/samples"; }
 
 for rank in 0 1 2; do start $rank; done
 at_step "$work/out" 20
@@ -75,7 +75,13 @@ total=$((minutes * 60))
 for ((done = 0; done < restarts; ++done)); do
   due=$((begin + total * (done + 1) / restarts))
   while ((SECONDS < due)); do sleep 0.2; done
-  restart $((1 + done % 2)) || break
+  if ! restart $((1 + done % 2)); then
+    for rank in 0 1 2; do
+      echo "the last lines of rank $rank:"
+      tail -n 20 "$work/err.$rank"
+    done
+    break
+  fi
   before=$(lines "$work/out/metrics.jsonl")
   for _ in {1..600}; do  # until it trains
     (($(lines "$work/out/metrics.jsonl") > before)) && break
@@ -106,7 +112,9 @@ is_constant descriptors 3
 is_constant threads 4
 is "the log has at most 6 lines per restart" 1 $(($(lines "$work/err.0") <= 6 * restarts + 20))
 is "the metrics have one line per step" "$steps" "$(grep -o '"step":[0-9]*' "$work/out/metrics.jsonl" | sort -u | wc -l)"
-is "of at most 400 bytes" 1 $(($(wc -c <"$work/out/metrics.jsonl") <= 400 * steps + 1000000))
+# After each restart a line has the list of all of them.
+is "of at most 400 bytes, and 100 for each restart before one" 1 \
+  $(($(wc -c <"$work/out/metrics.jsonl") <= 400 * steps + 100 * restarts * restarts / 2))
 is "no process is left" "" "$(left_behind)"
 [[ ${HEDDLE_SOAK_SAMPLES-} ]] && cp "$work/samples" "$HEDDLE_SOAK_SAMPLES"
 echo "$passed passed, $failed failed"
