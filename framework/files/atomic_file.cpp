@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -107,6 +109,18 @@ std::size_t FileDescriptor::write_some(std::span<const std::byte> bytes) {
   return 0;
 }
 
+bool FileDescriptor::write_past_cache(std::span<const std::byte> pages) {
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) != 0) return false;
+  const ssize_t written = ::write(descriptor_, pages.data(), pages.size());
+  const int error = errno;
+  ::fcntl(descriptor_, F_SETFL, flags);
+  if (written < 0 && error == EINVAL) return false;
+  if (written < 0 && error != EINTR) fail_to_write(path_, system_error(error));
+  write(pages.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0))));  // what a signal left, or a full disk
+  return true;
+}
+
 void FileDescriptor::write_at(std::uint64_t position, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(position));
@@ -136,8 +150,15 @@ void FileDescriptor::close() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
-AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)), file_(-1, target_) {
+AtomicFile::AtomicFile(std::filesystem::path target, DiskCache cache)
+    : target_(std::move(target)),
+      file_(-1, target_),
+      bypasses_(cache == DiskCache::bypassed),
+      capacity_(bypasses_ ? std::size_t{2} << 20 : std::size_t{1} << 16) {
   check_replaceable(target_);
+  constexpr std::size_t page = 4096;
+  buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(page, capacity_)));
+  if (!buffer_) throw std::bad_alloc();
   if (!open_unnamed()) open_named();
 }
 
@@ -170,18 +191,19 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  constexpr std::size_t max_buffered = std::size_t{1} << 16;
-  if (buffer_.size() + bytes.size() > max_buffered) flush();
-  if (bytes.size() > max_buffered) {
-    file_.write(bytes);
-  } else {
-    buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.size(), capacity_ - buffered_);
+    std::memcpy(buffer_.get() + buffered_, bytes.data(), size);
+    buffered_ += size;
+    bytes = bytes.subspan(size);
+    if (buffered_ == capacity_) flush();
   }
 }
 
 void AtomicFile::flush() {
-  file_.write(buffer_);
-  buffer_.clear();
+  const std::span<const std::byte> bytes(buffer_.get(), std::exchange(buffered_, 0));
+  bypasses_ = bypasses_ && bytes.size() == capacity_ && file_.write_past_cache(bytes);
+  if (!bypasses_) file_.write(bytes);
 }
 
 void AtomicFile::write_at(std::uint64_t position, std::span<const std::byte> bytes) {

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +38,9 @@ class FileDescriptor {
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   /// Writes as many of the first bytes as the disk takes at once, and returns their number.
   std::size_t write_some(std::span<const std::byte> bytes);
+  /// Writes past the system's cache, to the disk. Returns false, and has written nothing, where the file system cannot:
+  /// most of them need memory, a size and a position that are multiples of a page.
+  bool write_past_cache(std::span<const std::byte> pages);
   /// Writes over what begins at this position.
   void write_at(std::uint64_t position, std::span<const std::byte> bytes);
   /// Fills `bytes` from this position on; InputError if the file is too short.
@@ -49,11 +54,16 @@ class FileDescriptor {
   std::filesystem::path path_;
 };
 
+/// How a file gets to the disk. Past the system's cache, large files take a third of the processor's time or less, and
+/// leave the memory to others. They are then read from the disk.
+enum class DiskCache { used, bypassed };
+
 /// A file that is written in pieces. Without `commit` the target is left as it was and the temporary file is removed.
 class AtomicFile {
  public:
-  /// InputError if no file can be created in the target's folder.
-  explicit AtomicFile(std::filesystem::path target);
+  /// InputError if no file can be created in the target's folder. Some file systems have no way past the cache: there
+  /// it is used.
+  explicit AtomicFile(std::filesystem::path target, DiskCache cache = DiskCache::used);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -75,12 +85,20 @@ class AtomicFile {
   void open_named();
   /// Gives the file a temporary name if it has none.
   void name();
+  /// Writes the buffer.
   void flush();
+
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
 
   std::filesystem::path target_;
   std::filesystem::path temporary_;  // empty: the file has no name
   FileDescriptor file_;
-  std::string buffer_;  // so that many small writes cost few system calls
+  bool bypasses_;  // as long as the position is a multiple of the buffer
+  std::size_t capacity_;
+  std::unique_ptr<std::byte, Free> buffer_;  // many small writes cost few system calls
+  std::size_t buffered_ = 0;
 };
 
 void write_file_atomically(const std::filesystem::path& target, std::string_view contents);

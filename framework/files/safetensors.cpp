@@ -245,7 +245,7 @@ std::string header_text(const std::string& path, const std::vector<SafetensorsEn
 
 SafetensorsWriter::SafetensorsWriter(std::filesystem::path target, const std::vector<SafetensorsEntry>& entries,
                                      const SafetensorsMetadata& metadata)
-    : file_(std::move(target)) {
+    : file_(std::move(target), DiskCache::bypassed) {
   const std::string path = file_.target().string();
   const std::string header = header_text(path, entries, metadata);
   if (header.size() > max_header)

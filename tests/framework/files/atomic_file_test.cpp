@@ -1,5 +1,6 @@
 #include "framework/files/atomic_file.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "framework/error.h"
+#include "framework/scalars/random.h"
 #include "tests/support/files/file_size_limit.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
@@ -26,6 +28,40 @@ TEST_CASE("what an atomic file is given for an earlier place replaces only that,
   file.commit();
   CHECK(read_file(folder / "a", 100) == "012ab56789end");
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a file that is written past the cache has the bytes of one that is not, wherever its writes begin and end") {
+  const Scratch folder;
+  RandomStream draws({7}, Purpose::test, 0, 0);
+  for (const std::size_t size : {std::size_t{100}, std::size_t{2} << 20, (std::size_t{4} << 20) + 5}) {
+    std::string content(size, '\0');
+    for (char& c : content) c = static_cast<char>(draws.next_u32());
+    AtomicFile file(folder / "a", DiskCache::bypassed);
+    for (std::size_t begin = 0; begin < size;) {
+      const std::size_t count = std::min<std::size_t>(size - begin, draws.below(3'000'000) + 1);
+      file.write(std::string_view(content).substr(begin, count));
+      begin += count;
+    }
+    const std::string_view text = "ab";
+    file.write_at(size / 2, std::as_bytes(std::span(text)));
+    content.replace(size / 2, text.size(), text);
+    file.write("end");
+    file.commit();
+    CAPTURE(size);
+    CHECK((read_file(folder / "a", content.size() + 3) == content + "end"));
+  }
+}
+
+TEST_CASE("a disk that is full at some byte is an error past the cache, too") {
+  const Scratch folder;
+  for (const rlim_t room : {rlim_t{0}, rlim_t{5000}, rlim_t{3} << 20}) {
+    CAPTURE(room);
+    const test::FileSizeLimit limit(room);
+    AtomicFile file(folder / "a", DiskCache::bypassed);
+    CHECK(message_of<DiskError>([&] { file.write(std::string(std::size_t{5} << 20, 'x')); }) ==
+          (folder / "a").string() + ": cannot be written: File too large");
+  }
+  CHECK(folder.files() == 0);
 }
 
 TEST_CASE("a process that is killed while it writes an atomic file leaves nothing of it") {
