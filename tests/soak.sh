@@ -112,7 +112,7 @@ is_constant descriptors 3
 is_constant threads 4
 is "the log has at most 6 lines per restart" 1 $(($(lines "$work/err.0") <= 6 * restarts + 20))
 is "the metrics have one line per step" "$steps" "$(grep -o '"step":[0-9]*' "$work/out/metrics.jsonl" | sort -u | wc -l)"
-# After each restart a line has the list of all of them.
+# The first line after a restart lists all restarts so far.
 is "of at most 400 bytes, and 100 for each restart before one" 1 \
   $(($(wc -c <"$work/out/metrics.jsonl") <= 400 * steps + 100 * restarts * restarts / 2))
 is "no process is left" "" "$(left_behind)"

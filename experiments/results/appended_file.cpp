@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-AppendedFile::AppendedFile(std::filesystem::path path, std::string text)
-    : path_(std::move(path)), pending_(std::move(text)) {
+AppendedFile::AppendedFile(std::filesystem::path path, std::string text, bool replaces)
+    : path_(std::move(path)), replaces_(replaces), pending_(std::move(text)) {
   try {
     flush();
   } catch (const DiskError&) {  // the next text reports it
@@ -28,9 +28,12 @@ std::optional<std::string> AppendedFile::append(std::string_view text) {
 void AppendedFile::flush() {
   if (!file_) {
     make_folder(path_.parent_path());
-    file_.emplace(FileDescriptor::open_for_appending(path_));
+    FileDescriptor file = FileDescriptor::open_for_appending(path_);
+    if (replaces_) file.truncate();
+    file_ = std::move(file);
   }
   while (!pending_.empty()) pending_.erase(0, file_->write_some(std::as_bytes(std::span(pending_))));
+  has_told_ = false;
 }
 
 }  // namespace heddle

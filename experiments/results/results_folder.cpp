@@ -204,13 +204,16 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   EarlierRun earlier;
   std::string event_text = event_file_header(unix_seconds());
   if (resume_ && fs::exists(metrics)) {
-    if (metrics_) metrics_->flush();
     const std::string old = read_file(metrics, max_metrics);
     std::string text;
     text.reserve(old.size());
+    bool drops = false;
     for (std::size_t begin = 0; begin < old.size();) {
       const std::size_t newline = old.find('\n', begin);
-      if (newline == std::string::npos) break;
+      if (newline == std::string::npos) {
+        drops = drops || !metrics_;  // the end of a killed run; in this one, the rest of the line is still in memory
+        break;
+      }
       const std::size_t end = newline + 1;
       const std::string_view raw = std::string_view(old).substr(begin, end - begin);
       begin = end;
@@ -218,21 +221,26 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
       // Each list of restarts has all of those before, whose steps may be trained again.
       if (line && line->variant == name && line->record.restarts.size() > earlier.restarts.size())
         earlier.restarts = line->record.restarts;
-      if (!line || (line->variant == name && line->record.step >= first_step)) continue;
+      if (!line || (line->variant == name && line->record.step >= first_step)) {
+        drops = true;
+        continue;
+      }
       text += raw;
       if (line->variant != name) continue;
       earlier.steps.push_back(line->record);
       event_text += event_of(*line);
     }
-    if (text.size() != old.size()) {
+    if (drops && metrics_ && !metrics_->is_flushed()) {
+      metrics_->flush();  // if there is room by now, the file has more lines
+      return begin_variant(name, first_step, batch);
+    }
+    if (drops) {
       metrics_.reset();
       write_file_atomically(metrics, text);
     }
   }
   if (!metrics_) metrics_.emplace(metrics);
   std::erase_if(events_, [](const AppendedFile& file) { return file.is_flushed(); });
-  std::error_code ignored;
-  fs::remove(events, ignored);
   events_.emplace_back(events, std::move(event_text));
   return earlier;
 }
@@ -247,6 +255,8 @@ std::optional<std::string> ResultsFolder::step(const StepRecord& record) {
   if (record.seconds > 0) line.samples_per_second = static_cast<double>(batch_) / record.seconds;
   std::optional<std::string> fault = metrics_->append(to_text(line));
   events_.back().append(event_of(line));
+  for (AppendedFile& file : events_)
+    if (!file.is_flushed()) file.append({});
   return fault;
 }
 

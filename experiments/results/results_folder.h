@@ -39,8 +39,8 @@ class ResultsFolder {
   const std::filesystem::path& path() const { return path_; }
 
   /// The next steps belong to this variant. When resuming, its steps before `first_step` are kept, and the later
-  /// ones dropped. Returns those that are kept. A full disk is no error unless this is the first variant, or the run
-  /// resumes an earlier one.
+  /// ones dropped. Returns those that are kept. A full disk is no error unless this is the first variant, or
+  /// steps must be dropped.
   EarlierRun begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
   /// When the run begins, the summary of the run that it resumes is removed, too.
   void forget_summary() { forgets_summary_ = true; }
@@ -80,7 +80,7 @@ class ResultsFolder {
   std::string variant_;
   std::int64_t batch_ = 0;
   std::optional<AppendedFile> metrics_;
-  std::vector<AppendedFile> events_;  // of this variant last; before it those that a full disk has not taken
+  std::vector<AppendedFile> events_;  // this variant's last; the others hold records that the disk has not taken
 };
 
 }  // namespace heddle

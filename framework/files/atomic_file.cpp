@@ -113,12 +113,14 @@ bool FileDescriptor::write_past_cache(std::span<const std::byte> pages) {
   const int flags = ::fcntl(descriptor_, F_GETFL);
   if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) != 0) return false;
   const ssize_t written = ::write(descriptor_, pages.data(), pages.size());
-  const int error = errno;
   ::fcntl(descriptor_, F_SETFL, flags);
-  if (written < 0 && error == EINVAL) return false;
-  if (written < 0 && error != EINTR) fail_to_write(path_, system_error(error));
-  write(pages.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0))));  // what a signal left, or a full disk
+  if (written < 0) return false;  // writing through the cache gives the reason, if it fails, too
+  write(pages.subspan(static_cast<std::size_t>(written)));  // the rest, after a signal or on a full disk
   return true;
+}
+
+void FileDescriptor::truncate() {
+  if (::ftruncate(descriptor_, 0) != 0) fail_to_write(path_, system_error(errno));
 }
 
 void FileDescriptor::write_at(std::uint64_t position, std::span<const std::byte> bytes) {
@@ -191,6 +193,10 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  if (!bypasses_ && bytes.size() > capacity_) {
+    flush();
+    return file_.write(bytes);
+  }
   while (!bytes.empty()) {
     const std::size_t size = std::min(bytes.size(), capacity_ - buffered_);
     std::memcpy(buffer_.get() + buffered_, bytes.data(), size);

@@ -41,6 +41,8 @@ class FileDescriptor {
   /// Writes past the system's cache, to the disk. Returns false, and has written nothing, where the file system cannot:
   /// most of them need memory, a size and a position that are multiples of a page.
   bool write_past_cache(std::span<const std::byte> pages);
+  /// Removes the contents.
+  void truncate();
   /// Writes over what begins at this position.
   void write_at(std::uint64_t position, std::span<const std::byte> bytes);
   /// Fills `bytes` from this position on; InputError if the file is too short.
@@ -54,8 +56,8 @@ class FileDescriptor {
   std::filesystem::path path_;
 };
 
-/// How a file gets to the disk. Past the system's cache, large files take a third of the processor's time or less, and
-/// leave the memory to others. They are then read from the disk.
+/// How a file gets to the disk. Past the system's cache, a large file takes less of the processor's time, and leaves
+/// the cache to others, but is then read from the disk.
 enum class DiskCache { used, bypassed };
 
 /// A file that is written in pieces. Without `commit` the target is left as it was and the temporary file is removed.
@@ -95,7 +97,7 @@ class AtomicFile {
   std::filesystem::path target_;
   std::filesystem::path temporary_;  // empty: the file has no name
   FileDescriptor file_;
-  bool bypasses_;  // as long as the position is a multiple of the buffer
+  bool bypasses_;  // as long as the position is a multiple of the buffer's size
   std::size_t capacity_;
   std::unique_ptr<std::byte, Free> buffer_;  // many small writes cost few system calls
   std::size_t buffered_ = 0;

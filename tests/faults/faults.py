@@ -215,7 +215,8 @@ class FaultsOfOneMachine(Faults):
             job.start()
             job.wait_for_step(self.rng.randrange(steps // 2), "first")
             begin = time.monotonic()
-            disk.fill(leave=self.rng.randrange(10000))
+            disk.fill(leave=0)
+            expect("second (2 of 2)" not in job.errors(), "the second variant had begun before the disk was full")
             job.wait_for_words("second (2 of 2)")
             job.wait_for_words("is lost")
             disk.empty()
@@ -224,6 +225,9 @@ class FaultsOfOneMachine(Faults):
             expect(codes == [0], f"{codes}: {job.errors()}")
             expect(losses(job.out, "second") == whole, "the losses differ from those of a run without faults")
             expect(losses(job.out, "first").keys() == set(range(steps)), "steps of the first variant are missing")
+            for variant in ("first", "second"):
+                events = next((job.out / "tensorboard" / variant).iterdir()).read_bytes()
+                expect(events.count(b"learning_rate") == len(losses(job.out, variant)), f"records of {variant} are missing")
             self.end()
             return True, seconds
 

@@ -206,8 +206,9 @@ class SocketFaults(NetworkFaults):
         end = time.monotonic() + patience
         for rank in self.ranks_of(machine):
             command = ["nsenter", "--mount", f"--target={job.program(rank)}", "mount", "-o", f"remount,bind,{mode}", folder]
-            while subprocess.run(command, capture_output=True, check=False).returncode:
-                expect(time.monotonic() < end, f"rank {rank} writes all the time")
+            while (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
+                expect("busy" in done.stderr and time.monotonic() < end, f"rank {rank}: {done.stderr}")
+                time.sleep(0.02)
 
     # ---- starting --------------------------------------------------------------------------------------------------
 

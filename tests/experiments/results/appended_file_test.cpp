@@ -24,6 +24,8 @@ TEST_CASE("lines that a full disk does not take are written once it has room, ea
   }
   CHECK_FALSE(file.append("fourth\n"));
   CHECK(content() == "first\nsecond\nthird\nfourth\n");
+  const FileSizeLimit again(10);
+  CHECK(file.append("fifth\n") == (scratch / "lines").string() + ": cannot be written: File too large");
 }
 
 TEST_CASE("a full disk is a DiskError, and what cannot be a place for files an InputError") {
@@ -39,6 +41,14 @@ TEST_CASE("a full disk is a DiskError, and what cannot be a place for files an I
   } catch (const InputError& error) {
     CHECK(error.what() == (scratch / "file").string() + ": cannot be made a folder: Not a directory");
   }
+}
+
+TEST_CASE("a file that is given its beginning replaces the one that is there") {
+  const Scratch scratch;
+  write_file_atomically(scratch / "lines", "a longer text of an earlier run\n");
+  AppendedFile file(scratch / "lines", "head\n");
+  CHECK_FALSE(file.append("line\n"));
+  CHECK(read_file(scratch / "lines", 100) == "head\nline\n");
 }
 
 TEST_CASE("a file whose first text a full disk does not take begins with it all the same, in a folder of its own") {

@@ -262,6 +262,32 @@ TEST_CASE("a variant begins on a full disk, and its steps and those before it ar
   }
 }
 
+TEST_CASE("a variant of a resumed run begins on a full disk unless steps must be dropped from its metrics") {
+  const Scratch scratch;
+  {
+    ResultsFolder folder(scratch / "a", "{}\n", false);
+    for (const char* variant : {"first", "third"}) {
+      folder.begin_variant(variant, 0, 1);
+      for (int step = 0; step < 3; ++step) folder.step(step_record(step, 0.5, 1));
+    }
+  }
+  ResultsFolder folder(scratch / "a", "{}\n", true);
+  folder.begin_variant("first", 3, 1);
+  {
+    const FileSizeLimit full(std::filesystem::file_size(scratch / "a/metrics.jsonl") + 5);
+    CHECK(folder.step(step_record(3, 0.5, 1)));
+    CHECK(folder.begin_variant("second", 0, 1).steps.empty());
+    CHECK_THROWS_AS(folder.begin_variant("third", 1, 1), DiskError);
+  }
+  CHECK(folder.begin_variant("third", 1, 1).steps.size() == 1);
+  folder.step(step_record(1, 0.25, 1));
+  folder.write(run_result());
+  std::vector<std::string> steps;
+  for (const OrderedJson& line : metrics_of(scratch / "a"))
+    steps.push_back(line["variant"].get<std::string>() + line["step"].dump());
+  CHECK(steps == std::vector<std::string>{"first0", "first1", "first2", "third0", "first3", "third1"});
+}
+
 TEST_CASE("a results folder that is removed or replaced during the run is an error") {
   const Scratch scratch;
   const fs::path path = scratch / "a";

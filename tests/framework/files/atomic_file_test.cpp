@@ -1,10 +1,12 @@
 #include "framework/files/atomic_file.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +52,24 @@ TEST_CASE("a file that is written past the cache has the bytes of one that is no
     CAPTURE(size);
     CHECK((read_file(folder / "a", content.size() + 3) == content + "end"));
   }
+}
+
+TEST_CASE("pages are written past the cache, and what is no page is written so or not at all") {
+  const Scratch folder;
+  constexpr std::size_t page = 4096;
+  alignas(page) static std::array<std::byte, 3 * page> memory{};
+  memory.fill(std::byte{7});
+  const int probe = ::open((folder / "probe").c_str(), O_WRONLY | O_CREAT | O_DIRECT, 0666);
+  const bool can_bypass = probe >= 0;
+  FileDescriptor closes_probe(probe, folder / "probe");
+  FileDescriptor file = FileDescriptor::open_for_appending(folder / "a");
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  CHECK(file.write_past_cache(std::span(memory).first(2 * page)) == can_bypass);
+  CHECK(file.size() == (can_bypass ? 2 * page : 0));
+  const std::uint64_t before = file.size();
+  const bool is_written = file.write_past_cache(std::span(memory).subspan(1, page + 1));
+  CHECK(file.size() == before + (is_written ? page + 1 : 0));
+  CHECK(::fcntl(file.get(), F_GETFL) == flags);
 }
 
 TEST_CASE("a disk that is full at some byte is an error past the cache, too") {

@@ -48,7 +48,8 @@ namespace {
 
 constexpr std::size_t stack_bytes = 64 << 10;
 
-// What ThreadSanitizer knows of a stack. It is told of each switch right before it; other builds have nothing to tell.
+// ThreadSanitizer's context of a stack, which is switched right before the stack is. A switch synchronises: races
+// between threads of one block are not seen. Other builds have no contexts.
 #ifdef __SANITIZE_THREAD__
 void* new_context() {
   return __tsan_create_fiber(0);
@@ -105,7 +106,7 @@ class Block {
     current_ = nullptr;
   }
 
-  /// Not seen by ThreadSanitizer, as `begin`: nobody returns from a thread's last wait.
+  /// Not instrumented, like `begin`: a thread does not return from its last wait.
   [[gnu::no_sanitize("thread")]] void wait() {
     enter(own_context_);
     heddle_switch_stack(&current_->stack_pointer, own_);
