@@ -57,7 +57,7 @@ restart() {  # restart 1|2
 # The files that rank 0 has open, or its threads: those of a checkpoint that it writes just then do not count.
 least() {  # least fd|task
   local found min=1000000
-  for _ in {1..10}; do
+  for _ in {1..30}; do
     found=(/proc/"$leader/$1"/*)
     ((${#found[@]} < min)) && min=${#found[@]}
     sleep 0.02

@@ -33,6 +33,7 @@ void AppendedFile::flush() {
     file_ = std::move(file);
   }
   while (!pending_.empty()) pending_.erase(0, file_->write_some(std::as_bytes(std::span(pending_))));
+  std::string().swap(pending_);  // the records of a resumed run are many
   has_told_ = false;
 }
 
