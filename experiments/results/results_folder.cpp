@@ -254,9 +254,7 @@ std::optional<std::string> ResultsFolder::step(const StepRecord& record) {
   MetricsLine line{.variant = variant_, .record = record, .samples_per_second = {}, .time = unix_seconds()};
   if (record.seconds > 0) line.samples_per_second = static_cast<double>(batch_) / record.seconds;
   std::optional<std::string> fault = metrics_->append(to_text(line));
-  events_.back().append(event_of(line));
-  for (AppendedFile& file : events_)
-    if (!file.is_flushed()) file.append({});
+  for (AppendedFile& file : events_) file.append(&file == &events_.back() ? event_of(line) : std::string());
   return fault;
 }
 
