@@ -140,20 +140,17 @@ class ThreadsCollective : public TransportCall {
   }
 
   std::vector<const Call*> calls() override {
+    wait_for_all(step_);
     std::vector<const Call*> calls;
-    for (std::size_t p = 0; p < group_->size(); ++p) {
-      wait_for(p, step_);
-      calls.push_back(&slot(p).call);
-    }
+    for (std::size_t p = 0; p < group_->size(); ++p) calls.push_back(&slot(p).call);
     return calls;
   }
 
   void receive(std::span<Tensor> incoming) override {
+    wait_for(step_, [&](std::size_t p) { return p < incoming.size() && incoming[p].defined(); });
     for (std::size_t p = 0; p < incoming.size(); ++p)
-      if (incoming[p].defined()) {
-        wait_for(p, step_);
-        if (incoming[p].bytes() > 0) fetch(offer_of(p).tensors[rank_], offer_of(p).ready, incoming[p]);
-      }
+      if (incoming[p].defined() && incoming[p].bytes() > 0)
+        fetch(offer_of(p).tensors[rank_], offer_of(p).ready, incoming[p]);
   }
 
   void reduce(Reduction reduction, Tensor& result) override {
@@ -211,12 +208,18 @@ class ThreadsCollective : public TransportCall {
   }
 
   void wait_for_all(std::uint64_t step) const {
-    for (std::size_t p = 0; p < group_->size(); ++p) wait_for(p, step);
+    wait_for(step, [](std::size_t) { return true; });
   }
 
-  void wait_for(std::size_t p, std::uint64_t step) const {
-    const std::atomic<std::uint64_t>& phase = slot(p).phase;
-    waits_.wait([&] { return phase.load() >= 4 * sequence_ + step; }, mine_.call, group_->members[p]);
+  /// Returns when the ranks p with is_awaited(p) have entered the step.
+  template <class IsAwaited>
+  void wait_for(std::uint64_t step, const IsAwaited& is_awaited) const {
+    const auto has_entered = [&](std::size_t p) { return slot(p).phase.load() >= 4 * sequence_ + step; };
+    const auto next = [&, p = std::size_t{0}]() mutable {
+      while (p < group_->size() && (!is_awaited(p) || has_entered(p))) ++p;
+      return p < group_->size() ? group_->members[p] : WaitGraph::nobody;
+    };
+    waits_.wait(next, mine_.call);
   }
 
   WaitGraph& waits_;
@@ -242,7 +245,8 @@ class ThreadSend : public MessageCall {
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
   void finish() override {
-    waits_.wait([this] { return message_->taken.load(); }, message_->call, *message_->call.peer);
+    const auto next = [this] { return message_->taken.load() ? WaitGraph::nobody : *message_->call.peer; };
+    waits_.wait(next, message_->call);
   }
 
  private:
@@ -256,7 +260,8 @@ class ThreadReceive : public MessageCall {
       : waits_(waits), mailbox_(mailbox), call_(std::move(call)) {}
 
   std::vector<const Call*> calls() override {
-    waits_.wait([this] { return mailbox_.sent.load() >= call_.sequence; }, call_, *call_.peer);
+    const auto next = [this] { return mailbox_.sent.load() >= call_.sequence ? WaitGraph::nobody : *call_.peer; };
+    waits_.wait(next, call_);
     const std::lock_guard lock(mailbox_.mutex);
     message_ = std::move(mailbox_.messages.extract(call_.sequence).mapped());
     return {&message_->call};

@@ -20,17 +20,19 @@ constexpr std::chrono::milliseconds max_slice = std::chrono::seconds(1);
 /// held.
 class WaitGraph::Sleeping {
  public:
-  Sleeping(WaitGraph& waits, const Call& call, int peer, std::function<bool()> is_ready)
-      : waits_(waits), waiter_(waits.waiters_[static_cast<std::size_t>(call.rank)]) {
+  Sleeping(WaitGraph& waits, const Call& call, std::function<int()> next)
+      : waits_(waits), waiter_(waits.waiter(call.rank)), rank_(call.rank) {
     waiter_.call = &call;
-    waiter_.peer = peer;
-    waiter_.is_ready = std::move(is_ready);
+    waiter_.next = std::move(next);
     ++waits_.asleep_;
   }
   ~Sleeping() {
     --waits_.asleep_;
     waiter_.call = nullptr;
     waiter_.woke = waits_.time_.look();
+    if (waiter_.peer == nobody) return;
+    std::erase(waits_.waiter(waiter_.peer).awaited_by, rank_);
+    waiter_.peer = nobody;
   }
   Sleeping(const Sleeping&) = delete;
   Sleeping& operator=(const Sleeping&) = delete;
@@ -38,6 +40,7 @@ class WaitGraph::Sleeping {
  private:
   WaitGraph& waits_;
   Waiter& waiter_;
+  int rank_;
 };
 
 WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
@@ -59,58 +62,91 @@ void WaitGraph::pause_briefly() {
 #endif
 }
 
-void WaitGraph::sleep(std::function<bool()> ready, const Call& call, int peer) {
+void WaitGraph::sleep(std::function<int()> next, const Call& call) {
   const double seconds = std::chrono::duration<double>(timeout_).count();
   std::unique_lock lock(mutex_);
-  const WaitedTime::Clock::duration begin = time_.look();
-  // Set before `ready` is checked again: a rank that makes it true afterwards sees a waiting rank to wake.
-  const Sleeping sleeping(*this, call, peer, std::move(ready));
-  Waiter& me = waiters_[static_cast<std::size_t>(call.rank)];
-  while (!me.is_ready()) {
+  time_.look();
+  // Before `next` is asked again: a rank that changes its answer afterwards sees a waiting rank.
+  const Sleeping sleeping(*this, call, std::move(next));
+  Waiter& me = waiter(call.rank);
+  for (draw_edge(call.rank); me.peer != nobody; draw_edge(call.rank)) {
     if (failed_rank_ >= 0)
       fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
     check_for_deadlock(call.rank);
-    if (has_ended_[static_cast<std::size_t>(peer)] && !me.is_ready())
-      fail<RankFailed>("{}: rank {} has already finished", to_string(call), peer);
+    if (has_ended_[static_cast<std::size_t>(me.peer)] && me.next() == me.peer)
+      fail<RankFailed>("{}: rank {} has already finished", to_string(call), me.peer);
     // Time in which the peer itself waits is not counted against it. A chain of waits has at most as many links as
     // ranks.
-    const Waiter& other = waiters_[static_cast<std::size_t>(peer)];
+    const Waiter& other = waiter(me.peer);
     const WaitedTime::Clock::duration now = time_.look();
-    const auto deadline = std::min(std::max(begin, other.call != nullptr ? now : other.woke) + timeout_,
-                                   begin + timeout_ * static_cast<int>(waiters_.size()));
+    const auto deadline = std::min(std::max(me.since, other.call != nullptr ? now : other.woke) + timeout_,
+                                   me.since + timeout_ * static_cast<int>(waiters_.size()));
     if (now >= deadline)
-      fail<RankFailed>("{}: timed out after {} s waiting for rank {}", to_string(call), seconds, peer);
+      fail<RankFailed>("{}: timed out after {} s waiting for rank {}", to_string(call), seconds, me.peer);
     me.woken.wait_for(lock, std::min<WaitedTime::Clock::duration>(slice_, deadline - now));
   }
 }
 
-/// Called with the mutex held, by a rank that goes to sleep. If the edges lead back to this rank, and none of the ranks
-/// on the way has become ready meanwhile, none ever will. The last rank that goes to sleep finds the cycle.
-void WaitGraph::check_for_deadlock(int rank) const {
+/// Lets the edge of a sleeping rank lead to the rank that it waits for now. Called with the mutex held.
+void WaitGraph::draw_edge(int rank) {
+  Waiter& me = waiter(rank);
+  const int peer = me.next();
+  if (peer == me.peer) return;
+  if (me.peer != nobody) std::erase(waiter(me.peer).awaited_by, rank);
+  if (peer != nobody) waiter(peer).awaited_by.push_back(rank);
+  me.peer = peer;
+  me.since = time_.look();
+}
+
+/// The sleeping ranks that wait for each other in a circle, if this one is among them. What one of them waits for can
+/// only come from another one, and so never comes. Called with the mutex held.
+std::vector<int> WaitGraph::cycle_through(int rank) {
   std::vector<int> cycle;
   int next = rank;
   do {
-    const Waiter& waiter = waiters_[static_cast<std::size_t>(next)];
-    if (waiter.call == nullptr || waiter.is_ready()) return;
+    const Waiter& member = waiter(next);
+    if (member.call == nullptr) return {};
     cycle.push_back(next);
-    next = waiter.peer;
+    next = member.next();  // it may have been given what its edge stands for a moment ago
+    if (next == nobody) return {};
   } while (next != rank && cycle.size() < waiters_.size());
-  if (next != rank) return;
+  if (next != rank) return {};
+  return cycle;
+}
+
+/// The rank whose edge closes a cycle finds it.
+void WaitGraph::check_for_deadlock(int rank) {
+  std::vector<int> cycle = cycle_through(rank);
+  if (cycle.empty()) return;
   std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
   std::string text;
-  for (const int member : cycle) {
-    const Waiter& waiter = waiters_[static_cast<std::size_t>(member)];
-    text += fmt::format("{}{} waits for rank {}", text.empty() ? "" : "; ", to_string(*waiter.call), waiter.peer);
-  }
+  for (std::size_t i = 0; i < cycle.size(); ++i)
+    text += fmt::format("{}{} waits for rank {}", text.empty() ? "" : "; ", to_string(*waiter(cycle[i]).call),
+                        cycle[(i + 1) % cycle.size()]);
   fail<RankFailed>("deadlock: {}", text);
 }
 
 void WaitGraph::notify(int rank) {
   if (asleep_.load() == 0) return;
-  const std::lock_guard lock(mutex_);
-  // Only ranks that are ready are woken: with many ranks on few cores, waking all would cost more than the work.
-  for (Waiter& waiter : waiters_)
-    if (waiter.call != nullptr && waiter.peer == rank && waiter.is_ready()) waiter.woken.notify_one();
+  // With many ranks on few cores, waking one costs more than most of their work. So only those are woken that can go
+  // on, or whose next edge closes a cycle; and after the mutex is released, which they take at once.
+  std::vector<std::condition_variable*> woken;
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<int>& waiting = waiter(rank).awaited_by;
+    for (std::size_t i = 0; i < waiting.size();) {
+      const int other = waiting[i];
+      draw_edge(other);
+      const int peer = waiter(other).peer;
+      if (peer == rank) {
+        ++i;
+        continue;
+      }
+      if (peer == nobody || has_ended_[static_cast<std::size_t>(peer)] || !cycle_through(other).empty())
+        woken.push_back(&waiter(other).woken);
+    }
+  }
+  for (std::condition_variable* const one : woken) one->notify_one();
 }
 
 void WaitGraph::failed(int rank, std::string_view why) {

@@ -1,6 +1,6 @@
 // The waits of the ranks of one process for each other, as a wait-for graph: each waiting rank has one edge, to the
-// rank that it waits for. A rank spins briefly, and then sleeps until that rank wakes it. Every wait ends: with an
-// error if the awaited rank failed or ended, if the waits form a cycle, or after a timeout.
+// first of the ranks that it waits for. A rank spins briefly, and then sleeps until the last of them wakes it. Every
+// wait ends: with an error if an awaited rank failed or ended, if the waits form a cycle, or after a timeout.
 #pragma once
 
 #include <atomic>
@@ -21,16 +21,19 @@ class WaitGraph {
  public:
   WaitGraph(int ranks, std::chrono::milliseconds timeout);
 
-  /// Returns when `ready` is true, which only world rank `peer` can make so before it calls `notify`. `call` is that of
-  /// the waiting rank. Stopped if a rank failed; RankFailed if `peer` has ended, does not come within the timeout, or
-  /// waits for this rank itself, directly or through others.
-  template <class Ready>
-  void wait(const Ready& ready, const Call& call, int peer) {
+  static constexpr int nobody = -1;
+
+  /// Returns when `next` gives `nobody`. It gives the world rank that is waited for next: only that rank can change the
+  /// answer, before it calls `notify`. `call` is that of the waiting rank. Stopped if a rank failed; RankFailed if an
+  /// awaited rank has ended, does not come within the timeout, or waits for this rank itself, directly or through
+  /// others.
+  template <class Next>
+  void wait(Next next, const Call& call) {
     for (int i = 0; i < spins_; ++i) {
-      if (ready()) return;
+      if (next() == nobody) return;
       pause_briefly();
     }
-    sleep([&ready] { return ready(); }, call, peer);
+    sleep([&next] { return next(); }, call);
   }
   /// To be called by a rank after every change that other ranks may wait for.
   void notify(int rank);
@@ -43,19 +46,24 @@ class WaitGraph {
              const std::function<void(const std::string& why)>& on_stall);
 
  private:
-  /// A rank, and if it sleeps, its call and the rank that it waits for.
+  /// A rank, and if it sleeps, its call and its edge.
   struct Waiter {
     std::condition_variable woken;
     const Call* call = nullptr;
-    int peer = 0;
-    std::function<bool()> is_ready;
-    WaitedTime::Clock::duration woke{};  // when it last stopped waiting
+    std::function<int()> next;
+    int peer = nobody;                    // what `next` gave when the edge was drawn
+    WaitedTime::Clock::duration since{};  // when the edge was drawn
+    WaitedTime::Clock::duration woke{};   // when it last stopped waiting
+    std::vector<int> awaited_by;          // the ranks whose edges lead to this one
   };
   class Sleeping;
 
   static void pause_briefly();
-  void sleep(std::function<bool()> ready, const Call& call, int peer);
-  void check_for_deadlock(int rank) const;
+  void sleep(std::function<int()> next, const Call& call);
+  Waiter& waiter(int rank) { return waiters_[static_cast<std::size_t>(rank)]; }
+  void draw_edge(int rank);
+  std::vector<int> cycle_through(int rank);
+  void check_for_deadlock(int rank);
 
   const std::chrono::milliseconds timeout_;
   const std::chrono::milliseconds slice_;  // the longest sleep
