@@ -29,7 +29,8 @@ std::string program() {
   return value != nullptr ? value : HEDDLE_PROGRAM;
 }
 
-Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out) {
+Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out,
+                  const std::filesystem::path& folder) {
   arguments.insert(arguments.begin(), program());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -37,6 +38,7 @@ Ended run_program(std::vector<std::string> arguments, const std::filesystem::pat
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (!folder.empty()) posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
   const std::string err = out.string() + ".err";
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   // The child's peak begins with what this process holds, which other tests have driven up.

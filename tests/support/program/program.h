@@ -23,7 +23,8 @@ struct Ended {
   std::string said;                  // on stderr
 };
 
-/// Its output goes through files beside `out`.
-Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out);
+/// Its output goes through files beside `out`. It runs in `folder`; empty: in that of this process.
+Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out,
+                  const std::filesystem::path& folder = {});
 
 }  // namespace heddle::test
