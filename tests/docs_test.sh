@@ -12,12 +12,12 @@ trap 'rm -rf "$work"' EXIT
 # Commands run in a folder that looks like the root, so that their results do not stay in the tree.
 for name in heddle experiments tests docs; do ln -s "$root/$name" "$work/$name"; done
 
-claimed="is a command of ./heddle reproduce --all --quick, a step of .ci/run"
+claimed="is a command of ./heddle reproduce --quick; tests/experiments/program/long runs those of every experiment"
 cuda="needs the CUDA toolkit"
 data="needs the ORL photographs"
 elastic="takes longer than a minute; tests/faults/faults.py runs elastic jobs"
 faces="needs Labeled Faces in the Wild; tests/experiments/program/face_walk_test.cpp walks with drawn faces"
-long="takes longer than a minute; tests/experiments/program/long runs every shipped experiment, shortened"
+long="takes longer than a minute; tests/experiments/program/long checks the claims of every shipped experiment, shortened"
 mpi="needs an MPI; tests/parallel/transports has its tests"
 results="needs the results of a command that does not run here"
 step="is a step of .ci/run"
@@ -71,8 +71,8 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle plan experiments/memory_balance.json --set memory_budget=0"]=$claimed
   ["./heddle plan experiments/one_billion.json"]=$claimed
   ["./heddle plan experiments/quickstart.json --set device=cuda"]=$cuda
-  ["./heddle reproduce --all --quick"]=$step
-  ["./heddle reproduce quickstart"]=$step
+  ["./heddle reproduce --all --quick"]=$long
+  ["./heddle reproduce quickstart"]=$long
   ["./heddle run faces.json --set mesh.dp=4 --set train.steps=12 --set train.save_every=4"]=$faces
   ["./heddle run faces.json --set mesh.dp=2 --set train.steps=12 --set train.save_every=4 --resume"]=$faces
   ["./heddle run experiments/balanced_by_time.json"]=$long
