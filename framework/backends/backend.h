@@ -95,7 +95,7 @@ class Backend {
   /// Copies within the memory of the device, also between ranks. The copy is ordered with the kernels of the calling
   /// rank; marks order it with those of other ranks.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
-  /// Memory of the host for `move_out`: page-locked for cuda, null on plan. It is kept for the next call of this size.
+  /// Page-aligned host memory for `move_out`: page-locked for cuda, null on plan. It is kept for the next such call.
   virtual std::byte* allocate_host(std::int64_t bytes) = 0;
   /// Behind all moves so far.
   virtual void deallocate_host(std::byte* host, std::int64_t bytes) = 0;

@@ -17,6 +17,12 @@ namespace heddle {
 
 namespace {
 
+constexpr std::size_t page = 4096;
+
+bool is_on_page(const void* memory) {
+  return reinterpret_cast<std::uintptr_t>(memory) % page == 0;
+}
+
 std::error_code system_error(int error) {
   return {error, std::generic_category()};
 }
@@ -158,7 +164,6 @@ AtomicFile::AtomicFile(std::filesystem::path target, DiskCache cache)
       bypasses_(cache == DiskCache::bypassed),
       capacity_(bypasses_ ? std::size_t{2} << 20 : std::size_t{1} << 16) {
   check_replaceable(target_);
-  constexpr std::size_t page = 4096;
   buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(page, capacity_)));
   if (!buffer_) throw std::bad_alloc();
   if (!open_unnamed()) open_named();
@@ -198,6 +203,14 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     return file_.write(bytes);
   }
   while (!bytes.empty()) {
+    if (bypasses_ && bytes.size() >= capacity_ && is_on_page(bytes.data()) && buffered_ % page == 0) {  // no copy
+      flush();
+      const std::span<const std::byte> pages = bytes.first(bytes.size() / page * page);
+      if (bypasses_ && file_.write_past_cache(pages)) {
+        bytes = bytes.subspan(pages.size());
+        continue;
+      }
+    }
     const std::size_t size = std::min(bytes.size(), capacity_ - buffered_);
     std::memcpy(buffer_.get() + buffered_, bytes.data(), size);
     buffered_ += size;
@@ -208,7 +221,8 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::flush() {
   const std::span<const std::byte> bytes(buffer_.get(), std::exchange(buffered_, 0));
-  bypasses_ = bypasses_ && bytes.size() == capacity_ && file_.write_past_cache(bytes);
+  if (bytes.empty()) return;
+  bypasses_ = bypasses_ && bytes.size() % page == 0 && file_.write_past_cache(bytes);
   if (!bypasses_) file_.write(bytes);
 }
 

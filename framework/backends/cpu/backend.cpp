@@ -2,6 +2,7 @@
 #include "framework/backends/backend.h"
 
 #include <cstring>
+#include <new>
 
 #include "framework/backends/cpu/allocator.h"
 #include "framework/backends/cpu/context.h"
@@ -11,6 +12,8 @@
 namespace heddle {
 
 namespace {
+
+constexpr std::size_t host_page = 4096;  // files are written from pages without a copy
 
 class CpuBackend final : public Backend {
  public:
@@ -23,8 +26,12 @@ class CpuBackend final : public Backend {
   void deallocate(void* address, std::int64_t bytes) override { allocator_.deallocate(address, bytes); }
   std::int64_t reserved_bytes() const override { return allocator_.reserved_bytes(); }
 
-  std::byte* allocate_host(std::int64_t bytes) override { return new std::byte[static_cast<std::size_t>(bytes)]; }
-  void deallocate_host(std::byte* host, std::int64_t /*bytes*/) override { delete[] host; }
+  std::byte* allocate_host(std::int64_t bytes) override {
+    return new (std::align_val_t(host_page)) std::byte[static_cast<std::size_t>(bytes)];
+  }
+  void deallocate_host(std::byte* host, std::int64_t /*bytes*/) override {
+    ::operator delete[](host, std::align_val_t(host_page));
+  }
   void move_out(void* device, std::span<std::byte> host) override {
     copy_to_host(host, device);
     deallocate(device, std::ssize(host));

@@ -4,6 +4,7 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <memory>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -51,6 +52,29 @@ TEST_CASE("a file that is written past the cache has the bytes of one that is no
     file.commit();
     CAPTURE(size);
     CHECK((read_file(folder / "a", content.size() + 3) == content + "end"));
+  }
+}
+
+TEST_CASE("pages of memory are written past the cache behind whole pages, and behind other bytes, and before both") {
+  const Scratch folder;
+  constexpr std::size_t page = 4096;
+  constexpr std::size_t size = (std::size_t{5} << 20) + 5;
+  const std::unique_ptr<char, void (*)(void*)> memory(
+      static_cast<char*>(std::aligned_alloc(page, size / page * page + page)), std::free);
+  RandomStream draws({8}, Purpose::test, 0, 0);
+  for (std::size_t i = 0; i < size; ++i) memory.get()[i] = static_cast<char>(draws.next_u32());
+  const std::string_view pages(memory.get(), size);
+  for (const std::size_t before : {std::size_t{0}, std::size_t{100}, page, 2 * page}) {
+    const std::string head(before, 'h');
+    AtomicFile file(folder / "a", DiskCache::bypassed);
+    file.write(head);
+    file.write(pages);
+    file.write(pages.substr(0, size - 5));
+    file.write("end");
+    file.commit();
+    CAPTURE(before);
+    CHECK((read_file(folder / "a", 2 * size + before) ==
+           head + std::string(pages) + std::string(pages.substr(0, size - 5)) + "end"));
   }
 }
 

@@ -142,6 +142,22 @@ TEST_CASE("safetensors: the header is padded so that the data begin at a multipl
   CHECK(SafetensorsReader(scratch / "a").entries().empty());
 }
 
+TEST_CASE("safetensors: large data begin on a page, and read back unchanged") {
+  const Scratch folder;
+  const std::filesystem::path path = folder / "large.safetensors";
+  const std::vector<std::byte> data(std::size_t{3} << 20, std::byte{7});
+  {
+    SafetensorsWriter writer(path, {{"x", DType::u8, {std::ssize(data)}}}, {});
+    writer.write(data);
+    writer.commit();
+  }
+  constexpr std::size_t page = 4096;
+  CHECK(std::filesystem::file_size(path) == page + data.size());
+  std::vector<std::byte> read(data.size());
+  SafetensorsReader(path).read(0, read);
+  CHECK((read == data));
+}
+
 TEST_CASE("safetensors: the writer refuses bad names and wrong numbers of bytes") {
   const Scratch scratch;
   const fs::path path = scratch / "a";
