@@ -1,4 +1,5 @@
 // Waits that cannot succeed, and how they end: deadlocks, and ranks that throw, abort, finish or do not respond.
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 
@@ -82,6 +83,16 @@ TEST_CASE("deadlock: a collective, a send and a receive, each of another rank") 
       },
       "rank 0, call 1: reduce(sum) to rank 0 f32[2] waits for rank 1; rank 1, message 1: send to rank 2 f32[3] waits "
       "for rank 2; rank 2, message 1: recv from rank 0 waits for rank 0");
+}
+
+TEST_CASE("deadlock: a rank of a collective waits for another one of it, and the rest come later") {
+  deadlocks(
+      3,
+      [](Rank& rank, Communicator& all) {
+        if (rank.index == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        rank.index == 2 ? (void)all.recv(0).wait() : all.barrier().wait();
+      },
+      "rank 0, call 1: barrier waits for rank 2; rank 2, message 1: recv from rank 0 waits for rank 0");
 }
 
 TEST_CASE("deadlock: two communicators in different orders") {

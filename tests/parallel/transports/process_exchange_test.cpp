@@ -20,12 +20,13 @@ TEST_CASE("data that arrive after a wait has failed are written to memory that i
   WorldOptions options = ranks(3);
   options.transport = "processes";
   std::atomic<const MemoryMeter*> receiver = nullptr;
+  std::int64_t before = 0;  // set before the receiver is
   std::atomic<bool> has_failed = false;
   const auto body = [&](Rank& rank) {
     constexpr std::int64_t count = 100000;
     rank.world.barrier().wait();
     if (rank.index == 0) {
-      const std::int64_t before = rank.device.meter().live().total();
+      before = rank.device.meter().live().total();
       receiver = &rank.device.meter();
       receiver.notify_all();
       CHECK_THROWS_AS(rank.world.recv(1).wait(), Stopped);
@@ -39,7 +40,8 @@ TEST_CASE("data that arrive after a wait has failed are written to memory that i
       sending.wait();
     } else {
       receiver.wait(nullptr);
-      while (receiver.load()->live().total() < 4 * count) std::this_thread::sleep_for(milliseconds(1));
+      for (int i = 0; i < 10000 && receiver.load()->live().total() < before + 4 * count; ++i)
+        std::this_thread::sleep_for(milliseconds(1));
       std::this_thread::sleep_for(milliseconds(100));  // rank 0 has the memory, and asks for the data
       throw std::runtime_error("lost");
     }
