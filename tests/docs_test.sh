@@ -92,6 +92,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/quickstart.json --resume --set train.steps=60"]=$results
   ["./heddle run experiments/quickstart.json --set device=cuda --out results/cuda"]=$cuda
   ["./heddle run experiments/ten_million.json"]="$long; needs 21 GiB of memory"
+  ["./heddle run experiments/saving.json"]=$long
   ["./heddle run experiments/torchgpipe_tables.json"]=$long
   ["./heddle run experiments/two_stages.json"]=$long
   ["./heddle setup cuda"]=$cuda
@@ -130,7 +131,7 @@ run_command() {  # run_command PLACE COMMAND; leaves what it printed in $output_
   [[ ${ran[$2]-} ]] && return
   ran[$2]=1
   local code
-  output_of[$2]=$(cd "$work" && NO_COLOR=1 timeout 120 bash -c "$2" 2>&1 </dev/null)
+  output_of[$2]=$(cd "$work" && NO_COLOR=1 timeout 300 bash -c "$2" 2>&1 </dev/null)
   code=$?
   if ((code == 0)) && [[ ${output_of[$2]} ]]; then
     pass
