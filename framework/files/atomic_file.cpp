@@ -12,15 +12,14 @@
 #include <unistd.h>
 
 #include "framework/error.h"
+#include "framework/files/disk_page.h"
 
 namespace heddle {
 
 namespace {
 
-constexpr std::size_t page = 4096;
-
 bool is_on_page(const void* memory) {
-  return reinterpret_cast<std::uintptr_t>(memory) % page == 0;
+  return reinterpret_cast<std::uintptr_t>(memory) % disk_page == 0;
 }
 
 std::error_code system_error(int error) {
@@ -162,9 +161,9 @@ AtomicFile::AtomicFile(std::filesystem::path target, DiskCache cache)
     : target_(std::move(target)),
       file_(-1, target_),
       bypasses_(cache == DiskCache::bypassed),
-      capacity_(bypasses_ ? std::size_t{2} << 20 : std::size_t{1} << 16) {
+      capacity_(bypasses_ ? disk_buffer : std::size_t{1} << 16) {
   check_replaceable(target_);
-  buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(page, capacity_)));
+  buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(disk_page, capacity_)));
   if (!buffer_) throw std::bad_alloc();
   if (!open_unnamed()) open_named();
 }
@@ -203,9 +202,9 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     return file_.write(bytes);
   }
   while (!bytes.empty()) {
-    if (bypasses_ && bytes.size() >= capacity_ && is_on_page(bytes.data()) && buffered_ % page == 0) {  // no copy
+    if (bypasses_ && bytes.size() >= capacity_ && is_on_page(bytes.data()) && buffered_ % disk_page == 0) {  // no copy
       flush();
-      const std::span<const std::byte> pages = bytes.first(bytes.size() / page * page);
+      const std::span<const std::byte> pages = bytes.first(bytes.size() / disk_page * disk_page);
       if (bypasses_ && file_.write_past_cache(pages)) {
         bytes = bytes.subspan(pages.size());
         continue;
@@ -222,7 +221,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::flush() {
   const std::span<const std::byte> bytes(buffer_.get(), std::exchange(buffered_, 0));
   if (bytes.empty()) return;
-  bypasses_ = bypasses_ && bytes.size() % page == 0 && file_.write_past_cache(bytes);
+  bypasses_ = bypasses_ && bytes.size() % disk_page == 0 && file_.write_past_cache(bytes);
   if (!bypasses_) file_.write(bytes);
 }
 

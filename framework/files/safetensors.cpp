@@ -12,6 +12,7 @@
 #include "framework/description/printable.h"
 #include "framework/error.h"
 #include "framework/files/crc32c.h"
+#include "framework/files/disk_page.h"
 
 namespace heddle {
 
@@ -20,7 +21,6 @@ static_assert(std::endian::native == std::endian::little, "tensors are written a
 namespace {
 
 constexpr std::uint64_t max_header = 100'000'000;
-constexpr std::uint64_t min_paged = std::uint64_t{2} << 20;
 constexpr std::string_view metadata_key = "__metadata__";
 
 struct DTypeRow {
@@ -235,9 +235,7 @@ std::string header_text(const std::string& path, const std::vector<SafetensorsEn
   }
   try {
     std::string text = header.dump();
-    // Large data begin on a page: what lies on pages is then written to the disk without a copy.
-    constexpr std::uint64_t page = 4096;
-    const std::uint64_t alignment = offset >= min_paged ? page : sizeof(std::uint64_t);
+    const std::uint64_t alignment = offset >= disk_buffer ? disk_page : sizeof(std::uint64_t);
     const std::uint64_t end = sizeof(std::uint64_t) + text.size();  // the length of the header comes first
     text.append((alignment - end % alignment) % alignment, ' ');
     return text;

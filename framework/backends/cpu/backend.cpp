@@ -8,12 +8,11 @@
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/thread_team.h"
 #include "framework/backends/kernels_on.h"
+#include "framework/files/disk_page.h"
 
 namespace heddle {
 
 namespace {
-
-constexpr std::size_t host_page = 4096;  // files are written from pages without a copy
 
 class CpuBackend final : public Backend {
  public:
@@ -27,10 +26,10 @@ class CpuBackend final : public Backend {
   std::int64_t reserved_bytes() const override { return allocator_.reserved_bytes(); }
 
   std::byte* allocate_host(std::int64_t bytes) override {
-    return new (std::align_val_t(host_page)) std::byte[static_cast<std::size_t>(bytes)];
+    return new (std::align_val_t(disk_page)) std::byte[static_cast<std::size_t>(bytes)];
   }
   void deallocate_host(std::byte* host, std::int64_t /*bytes*/) override {
-    ::operator delete[](host, std::align_val_t(host_page));
+    ::operator delete[](host, std::align_val_t(disk_page));
   }
   void move_out(void* device, std::span<std::byte> host) override {
     copy_to_host(host, device);

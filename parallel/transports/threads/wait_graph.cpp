@@ -30,9 +30,7 @@ class WaitGraph::Sleeping {
     --waits_.asleep_;
     waiter_.call = nullptr;
     waiter_.woke = waits_.time_.look();
-    if (waiter_.peer == nobody) return;
-    std::erase(waits_.waiter(waiter_.peer).awaited_by, rank_);
-    waiter_.peer = nobody;
+    waits_.draw_edge(rank_, nobody);
   }
   Sleeping(const Sleeping&) = delete;
   Sleeping& operator=(const Sleeping&) = delete;
@@ -65,15 +63,16 @@ void WaitGraph::pause_briefly() {
 void WaitGraph::sleep(std::function<int()> next, const Call& call) {
   const double seconds = std::chrono::duration<double>(timeout_).count();
   std::unique_lock lock(mutex_);
-  time_.look();
   // Before `next` is asked again: a rank that changes its answer afterwards sees a waiting rank.
   const Sleeping sleeping(*this, call, std::move(next));
   Waiter& me = waiter(call.rank);
-  for (draw_edge(call.rank); me.peer != nobody; draw_edge(call.rank)) {
+  while (true) {
+    draw_edge(call.rank, me.next());
+    if (me.peer == nobody) return;
     if (failed_rank_ >= 0)
       fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
     check_for_deadlock(call.rank);
-    if (has_ended_[static_cast<std::size_t>(me.peer)] && me.next() == me.peer)
+    if (has_ended_[static_cast<std::size_t>(me.peer)])
       fail<RankFailed>("{}: rank {} has already finished", to_string(call), me.peer);
     // Time in which the peer itself waits is not counted against it. A chain of waits has at most as many links as
     // ranks.
@@ -87,10 +86,9 @@ void WaitGraph::sleep(std::function<int()> next, const Call& call) {
   }
 }
 
-/// Lets the edge of a sleeping rank lead to the rank that it waits for now. Called with the mutex held.
-void WaitGraph::draw_edge(int rank) {
+/// Lets the edge of a sleeping rank lead to `peer`, or removes it. Called with the mutex held.
+void WaitGraph::draw_edge(int rank, int peer) {
   Waiter& me = waiter(rank);
-  const int peer = me.next();
   if (peer == me.peer) return;
   if (me.peer != nobody) std::erase(waiter(me.peer).awaited_by, rank);
   if (peer != nobody) waiter(peer).awaited_by.push_back(rank);
@@ -136,8 +134,8 @@ void WaitGraph::notify(int rank) {
     std::vector<int>& waiting = waiter(rank).awaited_by;
     for (std::size_t i = 0; i < waiting.size();) {
       const int other = waiting[i];
-      draw_edge(other);
-      const int peer = waiter(other).peer;
+      const int peer = waiter(other).next();
+      draw_edge(other, peer);
       if (peer == rank) {
         ++i;
         continue;

@@ -61,7 +61,7 @@ class WaitGraph {
   static void pause_briefly();
   void sleep(std::function<int()> next, const Call& call);
   Waiter& waiter(int rank) { return waiters_[static_cast<std::size_t>(rank)]; }
-  void draw_edge(int rank);
+  void draw_edge(int rank, int peer);
   std::vector<int> cycle_through(int rank);
   void check_for_deadlock(int rank);
 
