@@ -61,15 +61,13 @@ cudnnDataType_t library_type(DType dtype) {
   }
 }
 
-/// The arithmetic that algorithms are asked for: f32's default would be TF32, f16's no tensor cores.
+/// The arithmetic that algorithms are asked for: f32's default would be TF32, that of 16 bits no tensor cores.
 cudnnMathType_t library_math(DType dtype, bool tf32) {
   switch (dtype) {
     case DType::f32:
       return tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-    case DType::f16:
-      return CUDNN_TENSOR_OP_MATH;
     default:
-      return CUDNN_DEFAULT_MATH;
+      return CUDNN_TENSOR_OP_MATH;
   }
 }
 
