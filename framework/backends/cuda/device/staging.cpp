@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "framework/backends/cuda/context.h"
 
@@ -12,19 +13,33 @@ Staging::~Staging() {
 }
 
 std::size_t Staging::place_for(std::size_t bytes) {
-  const std::size_t begin = next_ + bytes <= ring_bytes ? next_ : 0;
-  const auto is_in_the_way = [&](const Piece& piece) { return piece.begin < begin + bytes && begin < piece.end; };
-  // The oldest is read first.
-  while (std::any_of(under_way_.begin(), under_way_.end(), is_in_the_way)) {
-    check(cudaEventSynchronize(under_way_.front().is_read->get()), "cudaEventSynchronize");
-    under_way_.pop_front();
-  }
+  if (bytes > ring_bytes_ || (ring_bytes_ < max_ring_bytes && is_taken(next_place(bytes), bytes))) grow(bytes);
+  const std::size_t begin = next_place(bytes);
+  while (is_taken(begin, bytes)) wait_for_oldest();
   next_ = begin + bytes;
   return begin;
 }
 
+bool Staging::is_taken(std::size_t begin, std::size_t bytes) const {
+  return std::any_of(under_way_.begin(), under_way_.end(),
+                     [&](const Piece& piece) { return piece.begin < begin + bytes && begin < piece.end; });
+}
+
+void Staging::grow(std::size_t bytes) {
+  while (!under_way_.empty()) wait_for_oldest();
+  if (ring_ != nullptr) check(cudaFreeHost(std::exchange(ring_, nullptr)), "cudaFreeHost");
+  constexpr std::size_t factor = 4;
+  ring_bytes_ = std::clamp(std::max(factor * ring_bytes_, bytes), min_ring_bytes, max_ring_bytes);
+  next_ = 0;
+  check(cudaHostAlloc(&ring_, ring_bytes_, cudaHostAllocDefault), "cudaHostAlloc");
+}
+
+void Staging::wait_for_oldest() {
+  check(cudaEventSynchronize(under_way_.front().is_read->get()), "cudaEventSynchronize");
+  under_way_.pop_front();
+}
+
 void Staging::copy(void* device, std::span<const std::byte> host) {
-  if (ring_ == nullptr) check(cudaHostAlloc(&ring_, ring_bytes, cudaHostAllocDefault), "cudaHostAlloc");
   for (std::size_t at = 0; at < host.size(); at += max_piece) {
     const std::size_t bytes = std::min(max_piece, host.size() - at);
     const std::size_t begin = place_for(bytes);
