@@ -6,11 +6,18 @@ namespace heddle::cuda {
 
 namespace {
 
+template <class T>
+constexpr bool is_real = std::is_floating_point_v<T> || std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
 template <class To, class From>
 void cast_as(const Context& context, const Tensor& x, Tensor& y) {
   const From* const from = x.as<const From>();
   To* const to = y.as<To>();
-  for_each(context, y.numel(), [=] __device__(std::int64_t i) { to[i] = convert_element<To>(from[i]); });
+  if constexpr (is_real<To> && is_real<From>)
+    map(
+        context, y.numel(), to, [] __device__(Compute<From> value) { return convert_element<To>(value); }, from);
+  else
+    for_each(context, y.numel(), [=] __device__(std::int64_t i) { to[i] = convert_element<To>(from[i]); });
 }
 
 }  // namespace
