@@ -34,4 +34,15 @@ void visit_head(DType dtype, std::string_view what, F&& f) {
     fail<InputError>("{}: expected f32 or f64 logits, got {}", what, name_of(dtype));
 }
 
+/// f(T{}, Out{}) for head results of the logits' type or, of f32, bf16.
+template <class F>
+void visit_head_result(DType logits, DType result, std::string_view what, F&& f) {
+  visit_head(logits, what, [&]<class T>(T) {
+    if (result == logits) return f(T{}, T{});
+    if constexpr (std::is_same_v<T, float>)
+      if (result == DType::bf16) return f(T{}, BFloat16{});
+    fail("{}: expected a result of {} or bf16, got {}", what, name_of(logits), name_of(result));
+  });
+}
+
 }  // namespace heddle

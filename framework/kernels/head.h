@@ -94,6 +94,11 @@ class HeadKernels {
   /// sums [B] (f64) += sum of exp(z - reference), own class included.
   virtual void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
                                        Tensor& logits, Tensor& sums) const = 0;
+  /// margin_logits and accumulate_exponentials in one pass, for a margin without a negative map and a reference that
+  /// does not follow the logits. products [B, t] are used up; exponentials [B, t] are the same tensor, or one of bf16.
+  virtual void product_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
+                                    Tensor& products, Tensor& target_logit, Tensor& target_slope, Tensor& exponentials,
+                                    Tensor& sums) const = 0;
   /// local [B * k] = k * (label - range.begin) + 0 .. k - 1 where that is one of the range's, else 0 .. k - 1. The
   /// range is not empty.
   virtual void local_columns(const Tensor& labels, const IndexRange& range, Tensor& local) const = 0;
@@ -107,10 +112,11 @@ class HeadKernels {
   virtual void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, const LossFactors& factors,
                                 const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const = 0;
 
-  /// For a margin without a negative map. In place: products with one row per class, [t, B], -> gradient by the cosine,
-  /// which margin_logits and then margin_gradient without a scale give as [B, t].
+  /// For a margin without a negative map: the gradient by the cosine, which margin_logits and then margin_gradient
+  /// without a scale give as [B, t], from products with one row per class, [t, B]. These are used up; gradient [t, B]
+  /// is the same tensor, or one of bf16.
   virtual void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                                 const LossFactors& factors, Tensor& products) const = 0;
+                                 const LossFactors& factors, Tensor& products, Tensor& gradient) const = 0;
 
   // For a margin whose target logit depends on lengths, too (L-Softmax).
 
@@ -155,13 +161,16 @@ class HeadKernelsOn final : public HeadKernels {
   void raise_reference(const Tensor& row_max, Tensor& reference, Tensor& sums, Tensor& factor) const override;
   void accumulate_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
                                Tensor& logits, Tensor& sums) const override;
+  void product_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
+                            Tensor& products, Tensor& target_logit, Tensor& target_slope, Tensor& exponentials,
+                            Tensor& sums) const override;
   void local_columns(const Tensor& labels, const IndexRange& range, Tensor& local) const override;
   void fused_gradient(const MarginConfig& margin, const LossFactors& factors, const HeadTargets& targets,
                       const HeadSoftmax& known, Tensor& weighted) const override;
   void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, const LossFactors& factors,
                         const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const override;
   void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                         const LossFactors& factors, Tensor& products) const override;
+                         const LossFactors& factors, Tensor& products, Tensor& gradient) const override;
   void radial_share(const StepMargin& margin, const Tensor& products, const Tensor& log_sums,
                     const LossFactors& factors, Tensor& share) const override;
   void add_radial(const Tensor& share, const Tensor& index, std::int64_t begin, const Tensor& rows,

@@ -31,11 +31,7 @@ class FusedRows {
   void add(const ClassTile& tile) {
     TileLogits logits = tile_logits(input_.operand, input_.labels, tile, input_.own().begin + tile.first_class(),
                                     input_.rows.dtype(), input_.config.stash ? stash_.tile(tile, rows()) : Tensor());
-    const StepMargin& margin = input_.margin.step;
-    Tensor row_max = empty_row();
-    kernels().margin_logits(margin, logits.columns, logits.values, target_logit_, target_slope_, row_max);
-    rise(row_max);
-    kernels().accumulate_exponentials(margin, logits.columns, reference_, logits.values, sums_);
+    turn_into_exponentials(logits);
     multiply(by_products(logits, tile, tile.inverse_norm), false, tile.rows, 1, weighted_);
     if (input_.config.stash && (follows_ || tile.begin == 0))
       stash_.references.rows(tile.index, tile.index + 1).reshape({rows()}).copy_from(reference_);
@@ -55,6 +51,23 @@ class FusedRows {
   }
 
  private:
+  /// The exponentials of the logits, and the sums and own logits of the rows so far, from products.
+  void turn_into_exponentials(TileLogits& logits) {
+    const StepMargin& margin = input_.margin.step;
+    if (!follows_ && !has_negative_map(margin.config)) {
+      Tensor products = logits.values;
+      // What is kept, or spread over several centres, is not rounded yet.
+      if (!input_.config.stash && !logits.best.defined()) logits.values = in_place_or(products, input_.operand.dtype());
+      kernels().product_exponentials(margin, logits.columns, reference_, products, target_logit_, target_slope_,
+                                     logits.values, sums_);
+      return;
+    }
+    Tensor row_max = empty_row();
+    kernels().margin_logits(margin, logits.columns, logits.values, target_logit_, target_slope_, row_max);
+    rise(row_max);
+    kernels().accumulate_exponentials(margin, logits.columns, reference_, logits.values, sums_);
+  }
+
   const HeadKernels& kernels() const { return device_.backend().head(); }
   std::int64_t rows() const { return input_.rows.shape()[0]; }
   Tensor empty_row() const { return Tensor::empty(device_, {rows()}, input_.rows.dtype()); }

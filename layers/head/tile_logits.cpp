@@ -33,6 +33,10 @@ Tensor by_products(const TileLogits& logits, const ClassTile& tile, const Tensor
   return gradient;
 }
 
+Tensor in_place_or(const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : Tensor::empty(x.device(), x.shape(), dtype);
+}
+
 void multiply(const Tensor& gradient, bool transpose, const Tensor& rows, double beta, Tensor& sum) {
   gemm(in_type(gradient, rows.dtype()), transpose, rows, false, 1, beta, sum);
 }

@@ -24,7 +24,10 @@ TileLogits tile_logits(const Tensor& rows, const Tensor& labels, const ClassTile
 /// values. `scale` [t] is applied to the best centres; it is undefined if the gradient contains it already.
 Tensor by_products(const TileLogits& logits, const ClassTile& tile, const Tensor& scale);
 
-/// sum = op(gradient) * rows + beta * sum, where the gradient [B, t], of f32 or f64, is first rounded to the type of
+/// x, or a new tensor of its shape if that is to have another type.
+Tensor in_place_or(const Tensor& x, DType dtype);
+
+/// sum = op(gradient) * rows + beta * sum, where the gradient [B, t] is first rounded to the type of
 /// the rows.
 void multiply(const Tensor& gradient, bool transpose, const Tensor& rows, double beta, Tensor& sum);
 

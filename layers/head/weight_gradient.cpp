@@ -59,8 +59,9 @@ Tensor WeightGradient::by_class(const KeptRows& kept, const PackedRows& packed, 
   packed.for_logits.multiply(tile.rows, 0, values);
   const HeadColumns columns{
       .labels = kept.labels, .begin = first_column(tile), .scale = tile.inverse_norm, .bias = tile.bias};
-  device_.backend().head().gradient_by_class(kept.margin, columns, kept.log_sums, kept.loss_factors, values);
-  return values;
+  Tensor gradient = in_place_or(values, kept.operand.dtype());
+  device_.backend().head().gradient_by_class(kept.margin, columns, kept.log_sums, kept.loss_factors, values, gradient);
+  return gradient;
 }
 
 ClassGradient WeightGradient::of_tile(const ClassTile& tile, const std::vector<PackedRows>& packed) const {
@@ -72,7 +73,7 @@ ClassGradient WeightGradient::of_tile(const ClassTile& tile, const std::vector<P
     const KeptRows& kept = kept_[i];
     if (!packed.empty()) {
       const Tensor gradient = by_class(kept, packed[i], tile);
-      packed[i].for_weights.multiply(in_type(gradient, kept.operand.dtype()), beta, sum.weight);
+      packed[i].for_weights.multiply(gradient, beta, sum.weight);
     } else {
       const Tensor gradient = by_sample(kept, tile);
       multiply(gradient, true, kept.operand, beta, sum.weight);

@@ -86,6 +86,15 @@ void HeadKernelsOn<plan::Context>::accumulate_exponentials(const StepMargin& mar
 }
 
 template <>
+void HeadKernelsOn<plan::Context>::product_exponentials(const StepMargin& /*margin*/, const HeadColumns& columns,
+                                                        const Tensor& /*reference*/, Tensor& products,
+                                                        Tensor& /*target_logit*/, Tensor& /*target_slope*/,
+                                                        Tensor& exponentials, Tensor& /*sums*/) const {
+  context_.counter.kernel((plan::scaled(columns, 2) + plan::scaled(columns, 3)) * products.numel(), products,
+                          exponentials);
+}
+
+template <>
 void HeadKernelsOn<plan::Context>::local_columns(const Tensor& labels, const IndexRange& /*range*/,
                                                  Tensor& local) const {
   context_.counter.kernel(local.numel(), labels, local);
@@ -108,8 +117,8 @@ void HeadKernelsOn<plan::Context>::stashed_gradient(const MarginConfig& /*margin
 template <>
 void HeadKernelsOn<plan::Context>::gradient_by_class(const StepMargin& /*margin*/, const HeadColumns& columns,
                                                      const Tensor& /*log_sums*/, const LossFactors& /*factors*/,
-                                                     Tensor& products) const {
-  context_.counter.kernel((plan::scaled(columns, 2) + 3) * products.numel(), products, products);
+                                                     Tensor& products, Tensor& gradient) const {
+  context_.counter.kernel((plan::scaled(columns, 2) + 3) * products.numel(), products, gradient);
 }
 
 template <>

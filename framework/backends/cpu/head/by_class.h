@@ -25,21 +25,22 @@ struct RowFactors {
   T at(std::int64_t row) const { return weights != nullptr ? scale * weights[row] : scale; }
 };
 
-/// The gradient at a sample's own class, and where it belongs among products [t, B].
+/// The gradient at a sample's own class, and its place among products [t, B].
 template <class T>
 struct OwnGradient {
-  T* place = nullptr;
+  std::int64_t place = 0;
   T value = T(0);
 };
 
 /// None if the class is not one of the columns.
 template <class T>
 std::optional<OwnGradient<T>> own_gradient(const StepMargin& margin, const HeadColumns& columns, T log_sum, T scale,
-                                           std::int64_t sample, Tensor& products) {
+                                           std::int64_t sample, const Tensor& products) {
   const std::int64_t target = columns.labels.as<const std::int64_t>()[sample] - columns.begin;
   if (target < 0 || target >= products.shape()[0]) return {};
-  T* const place = products.as<T>() + target * products.shape()[1] + sample;
-  const T cosine = columns.scale.defined() ? *place * columns.scale.as<const T>()[target] : *place;
+  const std::int64_t place = target * products.shape()[1] + sample;
+  const T product = products.as<const T>()[place];
+  const T cosine = columns.scale.defined() ? product * columns.scale.as<const T>()[target] : product;
   const TargetValue<T> own =
       margin_target(margin.config, cosine, margin.parameter.defined() ? margin.parameter.as<const T>()[sample] : T(0));
   const T bias = columns.bias.defined() ? columns.bias.as<const T>()[target] : T(0);
@@ -48,9 +49,10 @@ std::optional<OwnGradient<T>> own_gradient(const StepMargin& margin, const HeadC
   return OwnGradient<T>{place, std::expm1(logit - log_sum) * scale * own.slope};
 }
 
-template <class T>
+/// products and gradient may be the same tensor.
+template <class T, class Out>
 void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
-                       const LossFactors& factors, Tensor& products) {
+                       const LossFactors& factors, Tensor& products, Tensor& gradient) {
   const T* const log_sum = log_sums.as<const T>();
   const RowFactors<T> scales(factors, margin.config.scale);
   const T scale = scales.scale;
@@ -68,11 +70,16 @@ void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, con
       const T bias = columns.bias.defined() ? columns.bias.as<const T>()[j] : T(0);
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) z[i] = exponential(z[i] * by_product + bias - log_sum[i]) * scale;
-      if (weights == nullptr) continue;
+      if (weights != nullptr) {
 #pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) z[i] *= weights[i];
+        for (std::int64_t i = begin; i < end; ++i) z[i] *= weights[i];
+      }
+      if constexpr (!std::is_same_v<T, Out>) {
+        Out* const to = gradient.as<Out>() + j * view.columns;
+        for (std::int64_t i = begin; i < end; ++i) to[i] = convert_element<Out>(z[i]);
+      }
     }
-    for (const OwnGradient<T>& own : owned) *own.place = own.value;
+    for (const OwnGradient<T>& own : owned) gradient.as<Out>()[own.place] = convert_element<Out>(own.value);
   });
 }
 

@@ -2,17 +2,13 @@
 
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/head/by_class.h"
+#include "framework/backends/cpu/head/exponentials.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/backends/dispatch.h"
 
 namespace heddle::cpu {
 
 namespace {
-
-template <class T>
-const T* optional(const Tensor& x) {
-  return x.defined() ? x.as<const T>() : nullptr;
-}
 
 template <class T>
 double dot_of(const T* a, const T* b, std::int64_t size) {
@@ -266,11 +262,22 @@ void HeadKernelsOn<cpu::Context>::accumulate_exponentials(const StepMargin& marg
 }
 
 template <>
+void HeadKernelsOn<cpu::Context>::product_exponentials(const StepMargin& margin, const HeadColumns& columns,
+                                                       const Tensor& reference, Tensor& products, Tensor& target_logit,
+                                                       Tensor& target_slope, Tensor& exponentials, Tensor& sums) const {
+  visit_head_result(products.dtype(), exponentials.dtype(), "product_exponentials", [&]<class T, class Out>(T, Out) {
+    cpu::product_exponentials<T, Out>(margin, columns, reference, products, target_logit, target_slope, exponentials,
+                                      sums);
+  });
+}
+
+template <>
 void HeadKernelsOn<cpu::Context>::gradient_by_class(const StepMargin& margin, const HeadColumns& columns,
                                                     const Tensor& log_sums, const LossFactors& factors,
-                                                    Tensor& products) const {
-  visit_head(products.dtype(), "gradient_by_class",
-             [&]<class T>(T) { cpu::gradient_by_class<T>(margin, columns, log_sums, factors, products); });
+                                                    Tensor& products, Tensor& gradient) const {
+  visit_head_result(products.dtype(), gradient.dtype(), "gradient_by_class", [&]<class T, class Out>(T, Out) {
+    cpu::gradient_by_class<T, Out>(margin, columns, log_sums, factors, products, gradient);
+  });
 }
 
 template <>

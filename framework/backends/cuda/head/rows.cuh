@@ -81,6 +81,12 @@ __device__ std::int64_t before_pack(const T* x) {
   return static_cast<std::int64_t>((pack - reinterpret_cast<std::uintptr_t>(x) / sizeof(T) % pack) % pack);
 }
 
+/// Whether this many elements at x may be read or written at once.
+template <int pack, class T>
+__host__ __device__ bool is_pack(const T* x) {
+  return reinterpret_cast<std::uintptr_t>(x) % (pack * sizeof(T)) == 0;
+}
+
 /// For begin <= i < end, by the threads of a group: several(i) for the packs of elements from `first` on, one(i) for
 /// the elements before and behind them.
 template <int pack, class Several, class One>

@@ -49,6 +49,75 @@ void accumulate_exponentials_as(const Context& context, const StepMargin& margin
       [=] __device__(std::int64_t row, double sum) { to[row] += sum; });
 }
 
+/// Margin, exponential and sum of a part of a row in one pass over its products.
+template <class T, class Out>
+struct ProductExponentials {
+  HeadView<T> view;
+  const T* references;
+  const T* products;
+  T* target_logit;
+  T* target_slope;
+  Out* to;
+  std::int64_t width;
+
+  __device__ double operator()(std::int64_t row, std::int64_t begin, std::int64_t end) const {
+    const T* const product = products + row * width;
+    Out* const term = to + row * width;
+    const T base = references[row];
+    const auto scale = static_cast<T>(view.margin.scale);
+    const std::int64_t target = view.target(row);
+    double sum = 0;
+    if (target >= begin && target < end) {
+      if (threadIdx.x == 0) {
+        const TargetValue<T> value = view.target_value(row, product[target]);
+        const T own = view.target_logit(row, value.phi);
+        target_logit[row] = own;
+        target_slope[row] = value.slope;
+        sum = static_cast<double>(exponential(own - base));
+      }
+      __syncthreads();  // the product has been read
+    }
+    const auto term_of = [&](std::int64_t i, T product_of_i, T factor) {
+      if (i == target) return T(0);
+      const T value = exponential(product_of_i * factor * scale + view.bias_at(i) - base);
+      sum += static_cast<double>(value);
+      return value * factor;
+    };
+    constexpr int pack = 16 / sizeof(T);
+    const std::int64_t first = begin + before_pack(product + begin);
+    const bool are_packed = is_pack<pack>(term + first) && (view.scale == nullptr || is_pack<pack>(view.scale + first));
+    for_packs<pack>(
+        whole_block(), begin, end, are_packed ? first : end,
+        [&](std::int64_t i) {
+          const auto x = *reinterpret_cast<const Pack<T, pack>*>(product + i);
+          Pack<T, pack> factor;
+          for (T& one : factor.at) one = T(1);
+          if (view.scale != nullptr) factor = *reinterpret_cast<const Pack<T, pack>*>(view.scale + i);
+          Pack<Out, pack> terms;
+          for (int e = 0; e < pack; ++e) terms.at[e] = convert_element<Out>(term_of(i + e, x.at[e], factor.at[e]));
+          *reinterpret_cast<Pack<Out, pack>*>(term + i) = terms;
+        },
+        [&](std::int64_t i) { term[i] = convert_element<Out>(term_of(i, product[i], view.scale_at(i))); });
+    return sum;
+  }
+};
+
+template <class T, class Out>
+void product_exponentials_as(const Context& context, const StepMargin& margin, const HeadColumns& columns,
+                             const Tensor& reference, const Tensor& products, Tensor& target_logit,
+                             Tensor& target_slope, Tensor& exponentials, Tensor& sums) {
+  const ProductExponentials<T, Out> part{.view = HeadView<T>(margin, columns),
+                                         .references = reference.as<const T>(),
+                                         .products = products.as<const T>(),
+                                         .target_logit = target_logit.as<T>(),
+                                         .target_slope = target_slope.as<T>(),
+                                         .to = exponentials.as<Out>(),
+                                         .width = products.shape()[1]};
+  auto* const total = sums.as<double>();
+  reduce_parts<double>(context, RowParts(products), Sum{}, part,
+                       [=] __device__(std::int64_t row, double sum) { total[row] += sum; });
+}
+
 template <class T>
 void fused_gradient_as(const Context& context, RowFactors<T> scales, const HeadTargets& targets,
                        const HeadSoftmax& known, Tensor& weighted) {
@@ -107,49 +176,96 @@ void stashed_gradient_as(const Context& context, RowFactors<T> scales, const Hea
                 });
 }
 
-/// The elements [t, B] that are not of a sample's own class.
-template <class T>
-struct GradientOfOthers {
+/// Products [t, B] of classes and samples. A thread has the same few samples for all of its classes, so that it reads
+/// what belongs to samples once.
+template <class T, class Out>
+struct GradientByClass {
   HeadView<T> view;
   const T* log_sums;
   RowFactors<T> scales;
+  std::int64_t classes;
   std::int64_t samples;
-  T* products;
+  const T* products;
+  Out* to;
 
-  __device__ void operator()(std::int64_t column, RowGroup group) const {
-    if (column < 0) return;
-    T* const z = products + column * samples;
-    const T by_product = view.scale_at(column) * static_cast<T>(view.margin.scale);
-    const T bias = view.bias_at(column);
-    transform_row(group, z, z, 0, samples, [&](std::int64_t i, T product) {
-      if (view.target(i) == column) return product;
-      return exponential(product * by_product + bias - log_sums[i]) * scales.at(i);
-    });
+  /// For `pack` samples from `first` on and every `stride`-th class from `column` on. A sample's own class keeps its
+  /// product.
+  template <int pack>
+  __device__ void others(std::int64_t first, std::int64_t column, std::int64_t stride) const {
+    std::int64_t target[pack];
+    T log_sum[pack];
+    T scale[pack];
+    for (int e = 0; e < pack; ++e) {
+      target[e] = view.target(first + e);
+      log_sum[e] = log_sums[first + e];
+      scale[e] = scales.at(first + e);
+    }
+    const auto by_logit = static_cast<T>(view.margin.scale);
+    for (; column < classes; column += stride) {
+      const auto product = *reinterpret_cast<const Pack<T, pack>*>(products + column * samples + first);
+      const T by_product = view.scale_at(column) * by_logit;
+      const T bias = view.bias_at(column);
+      Pack<Out, pack> gradient;
+      for (int e = 0; e < pack; ++e) {
+        const T other = exponential(product.at[e] * by_product + bias - log_sum[e]) * scale[e];
+        gradient.at[e] = convert_element<Out>(target[e] == column ? product.at[e] : other);
+      }
+      *reinterpret_cast<Pack<Out, pack>*>(to + column * samples + first) = gradient;
+    }
+  }
+
+  __device__ void own(std::int64_t sample) const {
+    const std::int64_t target = view.target(sample);
+    if (target < 0 || target >= classes) return;
+    const std::int64_t place = target * samples + sample;
+    const TargetValue<T> value = view.target_value(sample, products[place]);
+    // expm1 keeps the digits of a probability near one.
+    to[place] = convert_element<Out>(std::expm1(view.target_logit(sample, value.phi) - log_sums[sample]) *
+                                     scales.at(sample) * value.slope);
   }
 };
 
-template <class T>
+/// Blocks of `across` threads for neighbouring packs of samples, as often as a block has room for them; `strips` of
+/// them next to each other have all samples.
+template <int pack, class Gradient>
+__global__ void gradient_by_class_kernel(Gradient gradient, int across, std::int64_t strips) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int down = block_threads / across;
+  const std::int64_t first = (blockIdx.x % strips * across + thread % across) * pack;
+  if (first < gradient.samples)
+    gradient.template others<pack>(first, blockIdx.x / strips * down + thread / across, gridDim.x / strips * down);
+}
+
+template <int pack, class Gradient>
+void launch_by_class(const Context& context, const Gradient& gradient) {
+  const std::int64_t packs = (gradient.samples + pack - 1) / pack;
+  const auto across = static_cast<int>(
+      std::min<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(packs)), std::uint64_t{block_threads}));
+  const std::int64_t down = block_threads / across;
+  const std::int64_t strips = (packs + across - 1) / across;
+  const std::int64_t most = std::max<std::int64_t>(max_blocks / strips, 1);
+  const std::int64_t rows = std::min((gradient.classes + down - 1) / down, most);
+  launch(context, rows * strips, gradient_by_class_kernel<pack, Gradient>, gradient, across, strips);
+}
+
+template <class T, class Out>
 void gradient_by_class_as(const Context& context, const StepMargin& margin, const HeadColumns& columns,
-                          const Tensor& log_sums, const LossFactors& factors, Tensor& products) {
-  const std::int64_t classes = products.shape()[0];
-  const std::int64_t samples = products.shape()[1];
-  const HeadView<T> view(margin, columns);
-  const T* const logarithm = log_sums.as<const T>();
-  const RowFactors<T> scales(factors, margin.config.scale);
-  T* const values = products.as<T>();
-  constexpr std::uint64_t warp = 32;
-  const auto threads = std::clamp<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(samples) * sizeof(T) / 16),
-                                                 warp, block_threads);
-  for_each_row_group(context, classes, static_cast<int>(threads),
-                     GradientOfOthers<T>{view, logarithm, scales, samples, values});
-  for_each(context, samples, [=] __device__(std::int64_t i) {
-    const std::int64_t target = view.target(i);
-    if (target < 0 || target >= classes) return;
-    T& place = values[target * samples + i];
-    const TargetValue<T> own = view.target_value(i, place);
-    // expm1 keeps the digits of a probability near one.
-    place = std::expm1(view.target_logit(i, own.phi) - logarithm[i]) * scales.at(i) * own.slope;
-  });
+                          const Tensor& log_sums, const LossFactors& factors, const Tensor& products,
+                          Tensor& gradient) {
+  const GradientByClass<T, Out> by_class{.view = HeadView<T>(margin, columns),
+                                         .log_sums = log_sums.as<const T>(),
+                                         .scales = RowFactors<T>(factors, margin.config.scale),
+                                         .classes = products.shape()[0],
+                                         .samples = products.shape()[1],
+                                         .products = products.as<const T>(),
+                                         .to = gradient.as<Out>()};
+  if (products.numel() == 0) return;
+  constexpr int pack = 16 / sizeof(T);
+  if (by_class.samples % pack == 0 && is_pack<pack>(by_class.products) && is_pack<pack>(by_class.to))
+    launch_by_class<pack>(context, by_class);
+  else
+    launch_by_class<1>(context, by_class);
+  for_each(context, by_class.samples, [=] __device__(std::int64_t sample) { by_class.own(sample); });
 }
 
 }  // namespace
@@ -194,11 +310,22 @@ void HeadKernelsOn<cuda::Context>::stashed_gradient(const MarginConfig& margin, 
 }
 
 template <>
+void HeadKernelsOn<cuda::Context>::product_exponentials(const StepMargin& margin, const HeadColumns& columns,
+                                                        const Tensor& reference, Tensor& products, Tensor& target_logit,
+                                                        Tensor& target_slope, Tensor& exponentials,
+                                                        Tensor& sums) const {
+  visit_head_result(products.dtype(), exponentials.dtype(), "product_exponentials", [&]<class T, class Out>(T, Out) {
+    cuda::product_exponentials_as<T, Out>(context_, margin, columns, reference, products, target_logit, target_slope,
+                                          exponentials, sums);
+  });
+}
+
+template <>
 void HeadKernelsOn<cuda::Context>::gradient_by_class(const StepMargin& margin, const HeadColumns& columns,
                                                      const Tensor& log_sums, const LossFactors& factors,
-                                                     Tensor& products) const {
-  visit_head(products.dtype(), "gradient_by_class", [&]<class T>(T) {
-    cuda::gradient_by_class_as<T>(context_, margin, columns, log_sums, factors, products);
+                                                     Tensor& products, Tensor& gradient) const {
+  visit_head_result(products.dtype(), gradient.dtype(), "gradient_by_class", [&]<class T, class Out>(T, Out) {
+    cuda::gradient_by_class_as<T, Out>(context_, margin, columns, log_sums, factors, products, gradient);
   });
 }
 

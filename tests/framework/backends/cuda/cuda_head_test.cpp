@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/kernels/head.h"
+#include "framework/ops/elementwise.h"
 #include "tests/support/devices.h"
 #include "tests/support/difference.h"
 
@@ -190,6 +191,38 @@ TEST_CASE("head kernels: tiles of exponentials and the gradients from them are t
   });
 }
 
+TEST_CASE("head kernels: exponentials in one pass over products are those of two passes, and the cpu's") {
+  for_each_case([](const MarginConfig& config, Shapes s, DType dtype, bool has_scale) {
+    if (has_negative_map(config)) return;
+    compare(dtype, [&](Device& device) {
+      const HeadKernels& kernels = device.backend().head();
+      const Inputs in(device, config, s, dtype, has_scale);
+      const Tensor reference = row_values(device, s, dtype, 6);
+      const auto sums_before = [&] { return tensor(device, {s.rows}, positive(s.rows, 7)); };
+      // A row more before the products, so that rows begin anywhere.
+      const auto products = [&] { return products_of(device, {s.rows + 1, s.columns}, dtype, 1).rows(1, s.rows + 1); };
+      Tensors two{products(), row_values(device, s, dtype, 9), row_values(device, s, dtype, 10), sums_before()};
+      Tensor row_max = Tensor::empty(device, {s.rows}, dtype);
+      kernels.margin_logits(in.margin, in.columns, two[0], two[1], two[2], row_max);
+      kernels.accumulate_exponentials(in.margin, in.columns, reference, two[0], two[3]);
+      Tensors one{products(), row_values(device, s, dtype, 9), row_values(device, s, dtype, 10), sums_before()};
+      kernels.product_exponentials(in.margin, in.columns, reference, one[0], one[1], one[2], one[0], one[3]);
+      for (std::size_t i = 0; i < one.size(); ++i)
+        CHECK(difference(one[i].to_doubles(), two[i].to_doubles()) < (dtype == DType::f64 ? 1e-12 : 1e-4));
+      if (dtype == DType::f64) return one;
+      Tensors narrow{products(), row_values(device, s, dtype, 9), row_values(device, s, dtype, 10), sums_before()};
+      Tensor rounded = Tensor::empty(device, {s.rows, s.columns}, DType::bf16);
+      kernels.product_exponentials(in.margin, in.columns, reference, narrow[0], narrow[1], narrow[2], rounded,
+                                   narrow[3]);
+      CHECK(rounded.to_doubles() == in_type(one[0], DType::bf16).to_doubles());
+      for (std::size_t i = 1; i < 3; ++i) CHECK(narrow[i].to_doubles() == one[i].to_doubles());
+      // Rows that cannot be written as packs are added in another order.
+      CHECK(difference(narrow[3].to_doubles(), one[3].to_doubles()) < 1e-13);
+      return one;
+    });
+  });
+}
+
 TEST_CASE("head kernels: gradients with one class per row are the cpu's") {
   for_each_case([](const MarginConfig& config, Shapes s, DType dtype, bool has_scale) {
     if (has_negative_map(config)) return;
@@ -200,7 +233,13 @@ TEST_CASE("head kernels: gradients with one class per row are the cpu's") {
         Tensor products = products_of(device, {samples.columns, samples.rows}, dtype, 1);
         const Tensor log_sums = row_values(device, samples, dtype, 8, 30);
         device.backend().head().gradient_by_class(in.margin, in.columns, log_sums,
-                                                  factors_of(device, samples, dtype, has_scale), products);
+                                                  factors_of(device, samples, dtype, has_scale), products, products);
+        if (dtype == DType::f64) return Tensors{products};
+        Tensor again = products_of(device, {samples.columns, samples.rows}, dtype, 1);
+        Tensor narrow = Tensor::empty(device, again.shape(), DType::bf16);
+        device.backend().head().gradient_by_class(in.margin, in.columns, log_sums,
+                                                  factors_of(device, samples, dtype, has_scale), again, narrow);
+        CHECK(narrow.to_doubles() == in_type(products, DType::bf16).to_doubles());
         return Tensors{products};
       });
     }
