@@ -40,6 +40,16 @@ T __shfl_xor_sync(unsigned /*mask*/, T value, int lane_mask) {
   return taken;
 }
 
+/// A product that the compiler does not contract with the sum that it is part of.
+inline float __fmul_rn(float x, float y) {
+  volatile const float product = x * y;
+  return product;
+}
+inline double __dmul_rn(double x, double y) {
+  volatile const double product = x * y;
+  return product;
+}
+
 // Types have the names that the toolkit gives them, so that the symbols of functions that take them are equal.
 enum cudaError {
   cudaSuccess = 0,

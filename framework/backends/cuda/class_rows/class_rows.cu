@@ -9,10 +9,10 @@ namespace heddle::cuda {
 namespace {
 
 /// The rows of a table as they are read.
-template <class C>
+template <class C, class Kept>
 struct RowLoad {
   Selected selected;
-  Elements weight;
+  Kept weight;
   const float* scale;
   C* rows;
   C* inverse_norm;
@@ -24,10 +24,11 @@ struct RowLoad {
     const std::int64_t row = selected[i];
     const int length = row >= 0 ? columns : 0;
     const C unit = scale != nullptr && row >= 0 ? static_cast<C>(scale[row]) : C(1);
-    const int turns = rows == nullptr && group.is_block() ? 0 : group.turns(length);
+    const bool is_block = !Kept::are_known && group.is_block();
+    const int turns = Kept::are_known ? 1 : rows == nullptr && is_block ? 0 : group.turns(length);
     double square = 0;
     for (int turn = 0; turn < turns; ++turn) {
-      const Place place = Place::of(group, turn, 0, length, are_packed);
+      const Place place = Place::of(group, turn, 0, length, Kept::are_known || are_packed);
       C values[held];
       weight.load(row, place, values);
       for (C& value : values) {
@@ -37,8 +38,8 @@ struct RowLoad {
       if (rows != nullptr) place.store(rows + i * length, [&](int e) { return values[e]; });
     }
     if (inverse_norm == nullptr) return;
-    if (group.is_block())
-      weight.visit<C>([&](const auto* x) {
+    if (is_block)
+      weight.template visit<C>([&](const auto* x) {
         square = sum_of_block<C>(
             length,
             [unit](C element) {
@@ -147,15 +148,24 @@ void ClassRowKernelsOn<cuda::Context>::load(const ClassTable& table, const Class
                                             Tensor& rows, Tensor& inverse_norm) const {
   cuda::visit_compute(table.weight, [&]<class C>(C) {
     const auto columns = static_cast<int>(table.weight.shape().back());
-    const cuda::RowLoad<C> load{.selected = cuda::selected_rows(context_, selection, table.weight, false),
-                                .weight = cuda::Elements(table.weight),
-                                .scale = cuda::data_or_null<float>(table.scale),
-                                .rows = cuda::data_or_null<C>(rows),
-                                .inverse_norm = cuda::data_or_null<C>(inverse_norm),
-                                .epsilon = epsilon,
-                                .columns = columns,
-                                .are_packed = cuda::are_pairs_aligned(columns, table.weight, rows)};
-    cuda::for_each_row_group(context_, selection.size, cuda::group_threads<C>(columns), load);
+    const int threads = cuda::group_threads<C>(columns);
+    const bool are_packed = cuda::are_pairs_aligned(columns, table.weight, rows);
+    const auto load = [&](const auto& weight) {
+      const cuda::RowLoad<C, std::decay_t<decltype(weight)>> row_load{
+          .selected = cuda::selected_rows(context_, selection, table.weight, false),
+          .weight = weight,
+          .scale = cuda::data_or_null<float>(table.scale),
+          .rows = cuda::data_or_null<C>(rows),
+          .inverse_norm = cuda::data_or_null<C>(inverse_norm),
+          .epsilon = epsilon,
+          .columns = columns,
+          .are_packed = are_packed};
+      cuda::for_each_row_group(context_, selection.size, threads, row_load);
+    };
+    if constexpr (std::is_same_v<C, float>)
+      if (table.weight.dtype() == DType::bf16 && are_packed && threads < cuda::block_threads)
+        return load(cuda::KnownElements<BFloat16>(table.weight));
+    load(cuda::Elements(table.weight));
   });
 }
 

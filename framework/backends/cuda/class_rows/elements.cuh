@@ -16,6 +16,7 @@ void visit_compute(const Tensor& weight, F&& f) {
 
 /// Elements whose type the kernel finds out itself: there are too many combinations for one kernel each.
 struct Elements {
+  static constexpr bool are_known = false;
   void* data = nullptr;
   DType dtype = DType::f32;
 
@@ -51,6 +52,32 @@ struct Elements {
   template <class C>
   __device__ void load(std::int64_t row, const Place& place, C (&values)[held]) const {
     visit<C>([&](const auto* x) { place.load(x + row * place.columns, values); });
+  }
+};
+
+/// Elements that are there and have this type: nothing is decided between the loads of a row, which then wait for the
+/// memory together. Their rows have a group each that is smaller than a block, and pairs are aligned.
+template <class T>
+struct KnownElements {
+  static constexpr bool are_known = true;
+  T* data;
+
+  explicit KnownElements(const Tensor& x) : data(x.as<T>()) {}
+
+  KnownElements from(std::int64_t element) const {
+    KnownElements rest = *this;
+    rest.data += element;
+    return rest;
+  }
+  __device__ static constexpr bool are_defined() { return true; }
+  __device__ static constexpr bool are_narrow() { return !std::is_floating_point_v<T>; }
+  template <class C, class F>
+  __device__ void visit(F f) const {
+    f(data);
+  }
+  template <class C>
+  __device__ void load(std::int64_t row, const Place& place, C (&values)[held]) const {
+    place.load(data + row * place.columns, values);
   }
 };
 

@@ -5,6 +5,14 @@
 
 namespace heddle::cuda {
 
+/// Not contracted with the sum that it is part of: the cpu's gradients are rounded, too.
+__device__ inline float rounded_product(float x, float y) {
+  return __fmul_rn(x, y);
+}
+__device__ inline double rounded_product(double x, double y) {
+  return __dmul_rn(x, y);
+}
+
 /// A row's weights and the gradient by its normalised form, as far as a thread holds them.
 template <class C>
 struct HeldRow {
@@ -12,9 +20,9 @@ struct HeldRow {
   C product[held];
 };
 
-template <class C>
+template <class C, class Rows = Elements>
 struct RowGradient {
-  Elements rows;
+  Rows rows;
   const C* inverse_norm;
   const C* products;
   int columns;
@@ -42,7 +50,7 @@ struct RowGradient {
 
   __device__ void load(std::int64_t i, const Place& place, HeldRow<C>& row) const {
     rows.load(i, place, row.weight);
-    if (products != nullptr) place.load(products + i * place.columns, row.product);
+    if (Rows::are_known || products != nullptr) place.load(products + i * place.columns, row.product);
   }
 
   /// What makes a gradient by a normalised row one by the row.
@@ -54,9 +62,9 @@ struct RowGradient {
   __device__ Normalisation normalisation(std::int64_t i, const RowGroup& group, const HeldRow<C>& row) const {
     if (inverse_norm == nullptr) return {};
     double dot = 0;
-    if (group.is_block()) {
+    if (!Rows::are_known && group.is_block()) {
       const std::int64_t begin = i >= 0 ? i * columns : 0;
-      rows.visit<C>([&](const auto* weight) {
+      rows.template visit<C>([&](const auto* weight) {
         dot = sum_of_block<C>(
             i >= 0 ? columns : 0, [](C value, C product) { return value * product; }, weight + begin, products + begin);
       });
@@ -74,7 +82,7 @@ struct RowGradient {
     const C product = row.product[e];
     const C gradient = inverse_norm != nullptr ? (product - row.weight[e] * by.along) * by.inverse : product;
     const C bounded = gradient > limit ? limit : gradient < -limit ? -limit : gradient;
-    return factor == C(1) ? bounded : factor * bounded;
+    return factor == C(1) ? bounded : rounded_product(factor, bounded);
   }
 };
 

@@ -47,21 +47,21 @@ struct RoundingDraws {
   std::int64_t row_stride;
 
   __device__ std::int64_t first_of(std::int64_t row) const { return first_element + row * row_stride; }
-  /// The draws of a thread's eight elements, the first of which is this one of the whole table.
+  /// The draws of eight elements of a thread, the first of which is this one of the whole table.
   __device__ PhiloxBlock eight(RoundedState state, std::int64_t element) const {
     return draw_block(words, key, rounding_draw(state, static_cast<std::uint64_t>(element)).block);
   }
 };
 
 /// For weights with one scale per row, or without.
-template <class C, class Update, bool has_scale>
+template <class C, class Update, bool has_scale, class Kept>
 struct RowStep {
-  RowGradient<C> gradient;
+  RowGradient<C, Kept> gradient;
   Update update;
   Selected selected;
-  Elements weight;
+  Kept weight;
   float* scale;
-  Elements momentum;
+  Kept momentum;
   C* square;
   std::int32_t* taken;
   std::int32_t taken_now;
@@ -72,8 +72,10 @@ struct RowStep {
     const std::int64_t row = selected[i];
     const int columns = row >= 0 ? gradient.columns : 0;
     const int lead = row >= 0 && is_rounded() ? static_cast<int>(draws.first_of(row) % RoundingDraw::group) : 0;
-    const int turns = group.turns(lead + columns);
-    const auto place_of = [&](int turn) { return Place::of(group, turn, lead, columns, are_packed); };
+    const int turns = Kept::are_known ? 1 : group.turns(lead + columns);
+    const auto place_of = [&](int turn) {
+      return Place::of(group, turn, lead, columns, Kept::are_known || are_packed);
+    };
 
     HeldRow<C> kept;
     HeldState next;
@@ -133,39 +135,56 @@ struct RowStep {
     if constexpr (has_square) place.store(square + row * place.columns, [&](int e) { return state.square[e]; });
   }
 
-  __device__ void store_rounded(const Elements& x, RoundedState state, std::int64_t row, const Place& place,
+  __device__ void store_rounded(const Kept& x, RoundedState state, std::int64_t row, const Place& place,
                                 const C (&values)[held], float unit) const {
     const std::int64_t begin = row * place.columns;
-    PhiloxBlock random{};
-    if (x.are_narrow()) random = draws.eight(state, draws.first_of(row) + place.first);
-    x.visit<C>([&]<class T>(T* to) {
-      place.store(to + begin,
-                  [&](int e) { return rounded<T>(values[e], unit, random.word[e / 2] >> (16 * (e % 2)) & 0xFFFFU); });
+    PhiloxBlock random[held / 8] = {};
+    if (x.are_narrow())
+      for (int block = 0; block < held / 8; ++block)
+        random[block] = draws.eight(state, draws.first_of(row) + place.first + block * RoundingDraw::group);
+    x.template visit<C>([&]<class T>(T* to) {
+      place.store(to + begin, [&](int e) {
+        return rounded<T>(values[e], unit, random[e / 8].word[e % 8 / 2] >> (16 * (e % 2)) & 0xFFFFU);
+      });
     });
   }
 };
 
-template <bool has_scale, class C, class Update>
-void step_as(const Context& context, ClassTable& table, const ClassSelection& selection, const RowGradient<C>& gradient,
-             const Update& update, const ClassStep& step) {
+std::int64_t row_stride(const ClassStep& step, int columns) {
+  return step.row_stride > 0 ? step.row_stride : columns;
+}
+
+template <class C, class Kept>
+bool are_pairs_packed(const ClassTable& table, const RowGradient<C, Kept>& gradient, const ClassStep& step) {
+  return gradient.are_packed && step.first_element % 2 == 0 && row_stride(step, gradient.columns) % 2 == 0 &&
+         are_pairs_aligned(gradient.columns, table.weight, table.momentum, table.square);
+}
+
+/// Rows that begin within 128 elements of draws need threads for what is before them.
+template <class C>
+int step_threads(const ClassStep& step, int columns) {
+  const bool is_whole =
+      row_stride(step, columns) % RoundingDraw::group == 0 && step.first_element % RoundingDraw::group == 0;
+  return group_threads<C>(columns + (is_whole ? 0 : static_cast<int>(RoundingDraw::group) - 1));
+}
+
+template <bool has_scale, class C, class Kept, class Update>
+void step_as(const Context& context, ClassTable& table, const ClassSelection& selection,
+             const RowGradient<C, Kept>& gradient, const Update& update, const ClassStep& step, int threads) {
   const int columns = gradient.columns;
-  const std::int64_t stride = step.row_stride > 0 ? step.row_stride : columns;
-  const RowStep<C, Update, has_scale> row_step{
+  const std::int64_t stride = row_stride(step, columns);
+  const RowStep<C, Update, has_scale, Kept> row_step{
       .gradient = gradient,
       .update = update,
       .selected = selected_rows(context, selection, table.weight, true),
-      .weight = Elements(table.weight),
+      .weight = Kept(table.weight),
       .scale = data_or_null<float>(table.scale),
-      .momentum = Elements(table.momentum),
+      .momentum = Kept(table.momentum),
       .square = data_or_null<C>(table.square),
       .taken = data_or_null<std::int32_t>(table.taken),
       .taken_now = static_cast<std::int32_t>(step.taken),
       .draws = {step.rounding, purpose_key(step.rounding.key, step.rounding.purpose), step.first_element, stride},
-      .are_packed = gradient.are_packed && step.first_element % 2 == 0 && stride % 2 == 0 &&
-                    are_pairs_aligned(columns, table.weight, table.momentum, table.square)};
-  // Rows that begin within 128 elements of draws need threads for what is before them.
-  const bool is_whole = stride % RoundingDraw::group == 0 && step.first_element % RoundingDraw::group == 0;
-  const int threads = group_threads<C>(columns + (is_whole ? 0 : static_cast<int>(RoundingDraw::group) - 1));
+      .are_packed = are_pairs_packed(table, gradient, step)};
   for_each_row_group(context, selection.size, threads, row_step);
 }
 
@@ -180,19 +199,26 @@ void ClassRowKernelsOn<cuda::Context>::step(ClassTable& table, const ClassSelect
                                             const Tensor& inverse_norm, const Tensor& products,
                                             const ClassStep& step) const {
   check(table, selection, rows, products, step);
+  const int columns = static_cast<int>(rows.shape().back());
   cuda::visit_compute(table.weight, [&]<class C>(C) {
-    const cuda::RowGradient<C> gradient(rows, inverse_norm, products, step.bound, step.factor);
-    const auto with_scale = [&](auto has_scale) {
+    const int threads = cuda::step_threads<C>(step, columns);
+    const auto with = [&](auto has_scale, const auto& gradient) {
       std::visit(
           [&](const auto& kind) {
-            cuda::step_as<has_scale.value>(context_, table, selection, gradient, update_in<C>(kind), step);
+            cuda::step_as<has_scale.value>(context_, table, selection, gradient, update_in<C>(kind), step, threads);
           },
           step.update);
     };
-    if (table.weight.dtype() != DType::i8)
-      with_scale(std::false_type{});
-    else if constexpr (std::is_same_v<C, float>)
-      with_scale(std::true_type{});
+    const cuda::RowGradient<C> gradient(rows, inverse_norm, products, step.bound, step.factor);
+    if constexpr (std::is_same_v<C, float>) {
+      const auto is_known = [](const Tensor& x) { return x.defined() && x.dtype() == DType::bf16; };
+      if (table.weight.dtype() == DType::i8) return with(std::true_type{}, gradient);
+      if (is_known(rows) && is_known(table.weight) && is_known(table.momentum) && products.defined() &&
+          threads < cuda::block_threads && cuda::are_pairs_packed(table, gradient, step))
+        return with(std::false_type{}, cuda::RowGradient<C, cuda::KnownElements<BFloat16>>(rows, inverse_norm, products,
+                                                                                           step.bound, step.factor));
+    }
+    with(std::false_type{}, gradient);
   });
 }
 

@@ -9,16 +9,16 @@
 namespace heddle::cuda {
 
 /// The elements of a row that a thread holds.
-inline constexpr int held = 8;
+inline constexpr int held = 16;
 
 /// The threads that have a row.
 struct RowGroup {
-  int threads;  // a power of two, 16 at least: eight elements each are 128, as those of sixteen blocks of draws
+  int threads;  // a power of two, 16 at least: their elements are those of a multiple of sixteen blocks of draws
   int member;
 
   /// A row may then be longer than what the group holds at once.
   __device__ bool is_block() const { return threads == block_threads; }
-  /// How many rounds of eight elements per thread it takes to see this many elements.
+  /// How many rounds it takes to see this many elements.
   __device__ int turns(int elements) const {
     return is_block() ? (elements + held * block_threads - 1) / (held * block_threads) : 1;
   }
@@ -68,9 +68,9 @@ __device__ double sum_of_block(int columns, F f, const Inputs*... x) {
   }
 }
 
-/// Registers are to suffice for three blocks at once, which keep the memory busy.
+/// Registers are to suffice for two blocks at once, which keep the memory busy.
 template <class F>
-__global__ void __launch_bounds__(block_threads, 3) for_each_row_group_kernel(std::int64_t rows, int threads, F f) {
+__global__ void __launch_bounds__(block_threads, 2) for_each_row_group_kernel(std::int64_t rows, int threads, F f) {
   const int groups = block_threads / threads;
   const int index = static_cast<int>(threadIdx.x);
   for (std::int64_t first = std::int64_t{blockIdx.x} * groups; first < rows;
@@ -88,8 +88,9 @@ void for_each_row_group(const Context& context, std::int64_t rows, int threads, 
   if (rows > 0) launch(context, (rows + groups - 1) / groups, for_each_row_group_kernel<F>, rows, threads, f);
 }
 
-/// Which eight of a row a thread holds: four pairs of neighbours, 32 apart, so that neighbouring threads have
-/// neighbouring pairs, and so that one Philox block has the rounding draws of them all (framework/scalars/rounding.h).
+/// Which elements of a row a thread holds: pairs of neighbours, 32 apart, so that neighbouring threads have
+/// neighbouring pairs, and so that one Philox block has the rounding draws of four of them
+/// (framework/scalars/rounding.h).
 struct Place {
   static constexpr int pairs = held / 2;
 
@@ -100,9 +101,9 @@ struct Place {
   /// The `turn`-th of a group over a row that begins `lead` elements after a multiple of 128.
   __device__ static Place of(const RowGroup& group, int turn, int lead, int columns, bool are_packed) {
     const int unit = turn * group.threads + group.member;
-    return {unit / 16 * 128 + unit % 16 * 2 - lead, columns, are_packed};
+    return {unit / 16 * (16 * held) + unit % 16 * 2 - lead, columns, are_packed};
   }
-  /// Where in the row the e-th of the eight is.
+  /// Where in the row the e-th of them is.
   __device__ int at(int e) const { return first + 32 * (e / 2) + e % 2; }
   __device__ bool contains(int i) const { return i >= 0 && i < columns; }
 
