@@ -48,6 +48,9 @@ class NormalizationKernels {
   virtual void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
                              Tensor& running_variance) const = 0;
 
+  /// inverse [C] = 1 / sqrt(factor * variance + epsilon), which may be the variance.
+  virtual void inverse_deviation(const Tensor& variance, double factor, double epsilon, Tensor& inverse) const = 0;
+
   // Over rows: a row is the last dimension, everything before it counts rows.
 
   /// y = x / max(|x|, epsilon); inverse_norm [n] = 1 / max(|x|, epsilon). y may be undefined: norms only.
@@ -79,6 +82,7 @@ class NormalizationKernelsOn final : public NormalizationKernels {
   void combine_moments(const Tensor& groups, Tensor& merged) const override;
   void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
                      Tensor& running_variance) const override;
+  void inverse_deviation(const Tensor& variance, double factor, double epsilon, Tensor& inverse) const override;
   void l2_normalize(const Tensor& x, double epsilon, Tensor& y, Tensor& inverse_norm) const override;
   void l2_normalize_backward(const Tensor& x, const Tensor& inverse_norm, const Tensor& dy, Tensor& dx) const override;
   void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,

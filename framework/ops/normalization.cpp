@@ -31,17 +31,11 @@ void check_batch_norm(const Variable& x, const Variable& gamma, const Variable& 
     fail<InputError>("batch_norm: expected a residual {}, got {}", to_string(value), to_string(residual.value()));
 }
 
-/// 1 / sqrt(factor * x + epsilon).
-Tensor inverse_deviation(const Tensor& x, double factor, double epsilon) {
-  const ElementwiseKernels& kernels = x.device().backend().elementwise();
-  Tensor deviation = Tensor::empty_like(x);
-  kernels.fill(deviation, epsilon);
-  kernels.scale_add(factor, x, 1, deviation);
-  kernels.unary(UnaryOp::sqrt, deviation, deviation);
-  Tensor result = Tensor::empty_like(x);
-  kernels.fill(result, 1);
-  kernels.binary(BinaryOp::divide, result, deviation, result);
-  return result;
+/// 1 / sqrt(factor * variance + epsilon).
+Tensor inverse_deviation(const Tensor& variance, double factor, double epsilon) {
+  Tensor inverse = Tensor::empty_like(variance);
+  variance.device().backend().normalization().inverse_deviation(variance, factor, epsilon, inverse);
+  return inverse;
 }
 
 /// What x is normalised by, [C], and the values that this came from.

@@ -46,6 +46,12 @@ void NormalizationKernelsOn<plan::Context>::merge_moments(const Tensor& groups, 
 }
 
 template <>
+void NormalizationKernelsOn<plan::Context>::inverse_deviation(const Tensor& variance, double /*factor*/,
+                                                              double /*epsilon*/, Tensor& inverse) const {
+  context_.counter.kernel(4 * variance.numel(), variance, inverse);
+}
+
+template <>
 void NormalizationKernelsOn<plan::Context>::l2_normalize(const Tensor& x, double /*epsilon*/, Tensor& y,
                                                          Tensor& /*inverse_norm*/) const {
   context_.counter.per_element(y.defined() ? 3 : 2, x, y);

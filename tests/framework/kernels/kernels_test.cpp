@@ -72,7 +72,7 @@ std::vector<std::vector<double>> large_results(DType dtype, int threads, std::st
   const Tensor labels = integers(device, std::vector<std::int64_t>(places.begin(), places.begin() + 37));
   const Tensor row_sums = Tensor::full(device, {37}, dtype, 9);
   backend.head().gradient_by_class({.config = {.scale = 2, .combined = {.m2 = 0.5}}}, {.labels = labels}, row_sums, {},
-                                   dx);
+                                   dx, dx);
   keep(dx);
   return results;
 }
@@ -268,6 +268,9 @@ TEST_CASE("Moments of sample groups merge into those of the whole batch") {
   device.backend().normalization().merge_moments(tensor(device, {4, 3}, groups), 0.1, running_mean, running_variance);
   CHECK(running_mean.item() == doctest::Approx(0.9 * 5 + 0.1 * mean).epsilon(1e-14));
   CHECK(running_variance.item() == doctest::Approx(0.9 * 2 + 0.1 * variance).epsilon(1e-14));
+  Tensor inverse = Tensor::empty_like(running_variance);
+  device.backend().normalization().inverse_deviation(running_variance, 0.5, 1e-5, inverse);
+  CHECK(inverse.item() == doctest::Approx(1 / std::sqrt(0.5 * (0.9 * 2 + 0.1 * variance) + 1e-5)).epsilon(1e-14));
 }
 
 TEST_CASE("exponential is within one unit of the last place, down to subnormal results") {

@@ -2,6 +2,7 @@
 #include "framework/scalars/moments.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "framework/backends/cpu/context.h"
 #include "framework/kernels/normalization.h"
@@ -40,6 +41,18 @@ void NormalizationKernelsOn<cpu::Context>::merge_moments(const Tensor& groups, d
       blend(running_mean.as<C>()[c], all.mean);
       blend(running_variance.as<C>()[c], all.squares / std::max(all.count - 1, 1.0));
     }
+  });
+}
+
+template <>
+void NormalizationKernelsOn<cpu::Context>::inverse_deviation(const Tensor& variance, double factor, double epsilon,
+                                                             Tensor& inverse) const {
+  visit_floating(variance.dtype(), "inverse_deviation", [&]<class T>(T) {
+    using C = Compute<T>;
+    const T* const x = variance.as<const T>();
+    T* const y = inverse.as<T>();
+    for (std::int64_t c = 0; c < variance.numel(); ++c)
+      y[c] = static_cast<T>(C(1) / std::sqrt(static_cast<C>(factor) * static_cast<C>(x[c]) + static_cast<C>(epsilon)));
   });
 }
 

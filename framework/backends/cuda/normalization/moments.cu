@@ -48,6 +48,17 @@ void merge_moments_as(const Context& context, const Tensor& groups, double momen
   });
 }
 
+template <class T>
+void inverse_deviation_as(const Context& context, const Tensor& variance, double factor, double epsilon,
+                          Tensor& inverse) {
+  using C = Compute<T>;
+  const auto by = static_cast<C>(factor);
+  const auto more = static_cast<C>(epsilon);
+  map(
+      context, variance.numel(), inverse.as<T>(), [=] __device__(C x) { return C(1) / std::sqrt(by * x + more); },
+      variance.as<const T>());
+}
+
 }  // namespace
 
 }  // namespace heddle::cuda
@@ -66,6 +77,13 @@ void NormalizationKernelsOn<cuda::Context>::merge_moments(const Tensor& groups, 
   visit_floating(groups.dtype(), "merge_moments", [&]<class T>(T) {
     cuda::merge_moments_as<T>(context_, groups, momentum, running_mean, running_variance);
   });
+}
+
+template <>
+void NormalizationKernelsOn<cuda::Context>::inverse_deviation(const Tensor& variance, double factor, double epsilon,
+                                                              Tensor& inverse) const {
+  visit_floating(variance.dtype(), "inverse_deviation",
+                 [&]<class T>(T) { cuda::inverse_deviation_as<T>(context_, variance, factor, epsilon, inverse); });
 }
 
 }  // namespace heddle

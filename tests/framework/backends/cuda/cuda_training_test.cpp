@@ -102,7 +102,9 @@ TEST_CASE("Moments of many channels merge as the cpu's do, and groups of none le
                           Tensor variances = drawn(device, {channels}, dtype, 2);
                           device.backend().normalization().combine_moments(groups, merged);
                           device.backend().normalization().merge_moments(groups, 0.1, means, variances);
-                          return std::vector<Tensor>{merged, means, variances};
+                          Tensor inverse = Tensor::empty_like(variances);
+                          device.backend().normalization().inverse_deviation(variances, 0.5, 10, inverse);
+                          return std::vector<Tensor>{merged, means, variances, inverse};
                         });
 }
 
