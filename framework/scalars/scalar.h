@@ -160,6 +160,16 @@ HEDDLE_HOST_DEVICE inline double normal_draw(const PhiloxBlock& block, std::uint
   return normal_from_bits(block.word[first], block.word[first + 1]);
 }
 
+/// a * b + c. On a GPU it is rounded once wherever it stands, so that all kernels of one formula give the same bits.
+template <class T>
+[[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T multiply_add(T a, T b, T c) {
+#ifdef __CUDA_ARCH__
+  return std::fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 /// The step of one weight, with the constants of SgdStep narrowed to T.
 template <class T>
 struct SgdUpdate {
@@ -173,12 +183,12 @@ struct SgdUpdate {
         nesterov(step.nesterov) {}
 
   HEDDLE_HOST_DEVICE T without_momentum(T gradient, T weight) const {
-    return weight - learning_rate * (gradient + weight_decay * weight);
+    return multiply_add(-learning_rate, multiply_add(weight_decay, weight, gradient), weight);
   }
   HEDDLE_HOST_DEVICE T operator()(T gradient, T weight, T& velocity) const {
-    const T decayed = gradient + weight_decay * weight;
-    velocity = momentum * velocity + decayed;
-    return weight - learning_rate * (nesterov ? decayed + momentum * velocity : velocity);
+    const T decayed = multiply_add(weight_decay, weight, gradient);
+    velocity = multiply_add(momentum, velocity, decayed);
+    return multiply_add(-learning_rate, nesterov ? multiply_add(momentum, velocity, decayed) : velocity, weight);
   }
 };
 
@@ -195,9 +205,9 @@ struct AdamWUpdate {
         root_correction(static_cast<T>(1 / std::sqrt(1 - std::pow(step.beta2, static_cast<double>(step.step))))) {}
 
   HEDDLE_HOST_DEVICE T operator()(T gradient, T weight, T& mean, T& square) const {
-    mean = beta1 * mean + (T(1) - beta1) * gradient;
-    square = beta2 * square + (T(1) - beta2) * gradient * gradient;
-    return decay * weight - rate * mean / (std::sqrt(square) * root_correction + epsilon);
+    mean = multiply_add(beta1, mean, (T(1) - beta1) * gradient);
+    square = multiply_add(beta2, square, (T(1) - beta2) * gradient * gradient);
+    return multiply_add(decay, weight, -(rate * mean / multiply_add(std::sqrt(square), root_correction, epsilon)));
   }
 };
 
