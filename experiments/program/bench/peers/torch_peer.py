@@ -3,7 +3,7 @@
     torch_peer.py version
     torch_peer.py matmul M N K DTYPE DEVICE THREADS
     torch_peer.py step MODEL BATCH DTYPE DEVICE THREADS        a training step of 3 x 112 x 112, channels_last
-    torch_peer.py head CLASSES DIMENSION BATCH MICRO_BATCHES RATE DTYPE RANKS
+    torch_peer.py head CLASSES DIMENSION BATCH MICRO_BATCHES RATE DTYPE RANKS [DEVICE]
                                                                InsightFace's PartialFC, with ArcFace's margin
 
 DTYPE is f32 or bf16 (autocast), DEVICE cpu or cuda. Prints one line: {"torch": its version, "seconds": of one call}.
@@ -126,7 +126,7 @@ def matmul(m, n, k, dtype, device, threads):
     torch.set_num_threads(int(threads))
     m, n, k = int(m), int(n), int(k)
     narrow = torch.bfloat16 if dtype == "bf16" else torch.float32
-    a, b = torch.ones(m, k, device=device, dtype=narrow), torch.ones(n, k, device=device, dtype=narrow)
+    a, b = torch.randn(m, k, device=device, dtype=narrow), torch.randn(n, k, device=device, dtype=narrow)
     c = torch.empty(m, n, device=device, dtype=narrow)
     return shortest(lambda: torch.mm(a, b.t(), out=c), device, 1)
 
@@ -153,11 +153,11 @@ class PartialFC:
 
     MARGIN, SCALE, DECAY, MOMENTUM = 0.5, 64.0, 5e-4, 0.9
 
-    def __init__(self, rank, ranks, classes, dimension, rate, narrow):
+    def __init__(self, rank, ranks, classes, dimension, rate, narrow, device):
         self.count = classes // ranks + (rank < classes % ranks)
         self.begin = classes // ranks * rank + min(rank, classes % ranks)
-        self.rate, self.narrow = rate, narrow
-        self.weight = torch.randn(self.count, dimension) * 0.01
+        self.rate, self.narrow, self.device = rate, narrow, device
+        self.weight = torch.randn(self.count, dimension, device=device) * 0.01
         self.velocity = torch.zeros_like(self.weight)
 
     def local(self, labels):
@@ -166,7 +166,7 @@ class PartialFC:
 
     def sampled(self, labels):
         positive = torch.unique(labels[labels >= 0])
-        priority = torch.rand(self.count)
+        priority = torch.rand(self.count, device=self.device)
         priority[positive] = 2.0
         return torch.topk(priority, max(int(self.rate * self.count), len(positive)))[1].sort()[0]
 
@@ -190,7 +190,7 @@ class PartialFC:
         self.weight = self.weight.detach()
 
     def micro_batch(self, embeddings, weight, local, total):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.narrow):
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.narrow):
             cosines = F.linear(F.normalize(embeddings), F.normalize(weight))
         logits = cosines.float().clamp(-1, 1)
         rows = torch.where(local >= 0)[0]
@@ -212,29 +212,36 @@ class PartialFC:
         dist.all_reduce(embeddings.grad)
 
 
-def head_rank(rank, ranks, meeting, classes, dimension, batch, micro_batches, rate, dtype):
+def head_rank(rank, ranks, meeting, classes, dimension, batch, micro_batches, rate, dtype, device):
     torch.set_num_threads(1)
     torch.manual_seed(rank)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
-    head = PartialFC(rank, ranks, classes, dimension, rate, dtype == "bf16")
+    dist.init_process_group("nccl" if device == "cuda" else "gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    head = PartialFC(rank, ranks, classes, dimension, rate, dtype == "bf16", device)
+
+    def together():
+        dist.barrier()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
     shared = torch.Generator().manual_seed(0)
     seconds = []
     for _ in range(4):
-        parts = [(torch.randn(batch // micro_batches, dimension, generator=shared),
-                  torch.randint(0, classes, (batch // micro_batches,), generator=shared)) for _ in range(micro_batches)]
-        dist.barrier()
+        parts = [(torch.randn(batch // micro_batches, dimension, generator=shared).to(device),
+                  torch.randint(0, classes, (batch // micro_batches,), generator=shared).to(device))
+                 for _ in range(micro_batches)]
+        together()
         begin = time.perf_counter()
         head.step(parts)
-        dist.barrier()
+        together()
         seconds.append(time.perf_counter() - begin)
     if rank == 0:
         print_result(statistics.median(seconds[1:]))
 
 
-def head(classes, dimension, batch, micro_batches, rate, dtype, ranks):
+def head(classes, dimension, batch, micro_batches, rate, dtype, ranks, device="cpu"):
     with tempfile.TemporaryDirectory() as folder:
         arguments = (int(ranks), os.path.join(folder, "meeting"), int(classes), int(dimension), int(batch),
-                     int(micro_batches), float(rate), dtype)
+                     int(micro_batches), float(rate), dtype, device)
         children = []
         for rank in range(int(ranks)):
             child = os.fork()
