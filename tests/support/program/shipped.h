@@ -17,9 +17,10 @@ std::string experiment_file(const std::string& name);
 /// Grey noise in the form of the ORL faces: what a run holds does not depend on what the images show.
 void write_faces(const std::filesystem::path& folder);
 
-/// The file and the options with which a run and a plan of it take seconds.
+/// The file and the options with which a run and a plan of it take seconds. Each of a pipeline's micro-batches has so
+/// many samples.
 std::vector<std::string> cut_short(const std::string& file, const nlohmann::json& experiment,
-                                   const std::filesystem::path& faces);
+                                   const std::filesystem::path& faces, std::int64_t samples = 2);
 
 /// One of its variants, with its patch.
 nlohmann::json patched(nlohmann::json experiment, std::size_t variant);

@@ -64,7 +64,9 @@ TEST_CASE("shipped experiments have the same losses on a GPU as on the CPU, and 
     if (experiment.value("device", "cpu") != "cpu") continue;
     CAPTURE(file);
     const std::string name = std::filesystem::path(file).stem();
-    const std::vector<std::string> options = cut_short(file, experiment, scratch / "faces");
+    // Normalised over two values, last bits would decide about signs.
+    constexpr std::int64_t samples = 8;
+    const std::vector<std::string> options = cut_short(file, experiment, scratch / "faces", samples);
     const Ended on_cpu = call_on("cpu", "run", options, scratch, name);
     const Ended on_gpu = call_on("cuda", "run", options, scratch, name);
     const Ended planned = call_on("cuda", "plan", options, scratch, name);
@@ -84,7 +86,9 @@ TEST_CASE("shipped experiments have the same losses on a GPU as on the CPU, and 
       }
       const Json& counted = planned.summary["variants"][v];
       tell_memory(counted, variants[v], name);
-      if (is_cut_by_time(patched(experiment, v))) continue;  // plan's times are others
+      // plan's times are others, and so are the stages of ranks of different speeds: plan's clock is virtual.
+      const Json variant = patched(experiment, v);
+      if (is_cut_by_time(variant) || variant.value("/ranks/speed"_json_pointer, Json::array()).size() > 0) continue;
       for (std::size_t rank = 0; rank < variants[v]["ranks"].size(); ++rank)
         CHECK(counted["ranks"][rank]["peak_bytes"] == variants[v]["ranks"][rank]["peak_bytes"]);
     }
