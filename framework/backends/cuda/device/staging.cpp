@@ -27,11 +27,12 @@ bool Staging::is_taken(std::size_t begin, std::size_t bytes) const {
 
 void Staging::grow(std::size_t bytes) {
   while (!under_way_.empty()) wait_for_oldest();
-  if (ring_ != nullptr) check(cudaFreeHost(std::exchange(ring_, nullptr)), "cudaFreeHost");
   constexpr std::size_t factor = 4;
-  ring_bytes_ = std::clamp(std::max(factor * ring_bytes_, bytes), min_ring_bytes, max_ring_bytes);
-  next_ = 0;
-  check(cudaHostAlloc(&ring_, ring_bytes_, cudaHostAllocDefault), "cudaHostAlloc");
+  const std::size_t wanted = std::clamp(std::max(factor * ring_bytes_, bytes), min_ring_bytes, max_ring_bytes);
+  ring_bytes_ = next_ = 0;
+  if (ring_ != nullptr) check(cudaFreeHost(std::exchange(ring_, nullptr)), "cudaFreeHost");
+  check(cudaHostAlloc(&ring_, wanted, cudaHostAllocDefault), "cudaHostAlloc");
+  ring_bytes_ = wanted;
 }
 
 void Staging::wait_for_oldest() {
