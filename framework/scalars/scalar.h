@@ -170,6 +170,16 @@ template <class T>
 #endif
 }
 
+/// a * b + c * d. On a GPU the second product is rounded.
+template <class T>
+[[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T add_products(T a, T b, T c, T d) {
+#ifdef __CUDA_ARCH__
+  return std::fma(a, b, c * d);
+#else
+  return a * b + c * d;
+#endif
+}
+
 /// The step of one weight, with the constants of SgdStep narrowed to T.
 template <class T>
 struct SgdUpdate {
@@ -205,8 +215,8 @@ struct AdamWUpdate {
         root_correction(static_cast<T>(1 / std::sqrt(1 - std::pow(step.beta2, static_cast<double>(step.step))))) {}
 
   HEDDLE_HOST_DEVICE T operator()(T gradient, T weight, T& mean, T& square) const {
-    mean = multiply_add(beta1, mean, (T(1) - beta1) * gradient);
-    square = multiply_add(beta2, square, (T(1) - beta2) * gradient * gradient);
+    mean = add_products(beta1, mean, T(1) - beta1, gradient);
+    square = add_products(beta2, square, (T(1) - beta2) * gradient, gradient);
     return multiply_add(decay, weight, -(rate * mean / multiply_add(std::sqrt(square), root_correction, epsilon)));
   }
 };

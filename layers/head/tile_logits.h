@@ -27,8 +27,7 @@ Tensor by_products(const TileLogits& logits, const ClassTile& tile, const Tensor
 /// x, or a new tensor of its shape if that is to have another type.
 Tensor in_place_or(const Tensor& x, DType dtype);
 
-/// sum = op(gradient) * rows + beta * sum, where the gradient [B, t] is first rounded to the type of
-/// the rows.
+/// sum = op(gradient) * rows + beta * sum, where the gradient [B, t] is first rounded to the type of the rows.
 void multiply(const Tensor& gradient, bool transpose, const Tensor& rows, double beta, Tensor& sum);
 
 }  // namespace heddle

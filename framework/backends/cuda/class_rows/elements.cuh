@@ -55,8 +55,9 @@ struct Elements {
   }
 };
 
-/// Elements that are there and have this type: nothing is decided between the loads of a row, which then wait for the
-/// memory together. Their rows have a group each that is smaller than a block, and pairs are aligned.
+/// Elements that are there, of a type that is known when the kernel is compiled. There is no branch between the loads
+/// of a row, so that all of them are under way at once. Each row has a group smaller than a block, and pairs are
+/// aligned.
 template <class T>
 struct KnownElements {
   static constexpr bool are_known = true;

@@ -63,12 +63,8 @@ cudnnDataType_t library_type(DType dtype) {
 
 /// The arithmetic that algorithms are asked for: f32's default would be TF32, that of 16 bits no tensor cores.
 cudnnMathType_t library_math(DType dtype, bool tf32) {
-  switch (dtype) {
-    case DType::f32:
-      return tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-    default:
-      return CUDNN_TENSOR_OP_MATH;
-  }
+  if (dtype != DType::f32) return CUDNN_TENSOR_OP_MATH;
+  return tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
 /// The owner of what `create` makes.

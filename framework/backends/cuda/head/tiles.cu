@@ -243,7 +243,8 @@ void launch_by_class(const Context& context, const Gradient& gradient) {
       std::min<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(packs)), std::uint64_t{block_threads}));
   const std::int64_t down = block_threads / across;
   const std::int64_t strips = (packs + across - 1) / across;
-  const std::int64_t most = std::max<std::int64_t>(max_blocks / strips, 1);
+  if (strips > max_blocks) fail("gradient_by_class: {} samples are too many", gradient.samples);
+  const std::int64_t most = max_blocks / strips;
   const std::int64_t rows = std::min((gradient.classes + down - 1) / down, most);
   launch(context, rows * strips, gradient_by_class_kernel<pack, Gradient>, gradient, across, strips);
 }
