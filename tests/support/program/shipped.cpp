@@ -79,9 +79,8 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   if (has_stages && computes) set("pipeline.predict=false");
   // Batch norm needs two samples in a micro-batch.
   if (has_stages && computes) set(fmt::format("train.batch={}", samples * max_micro_batches(experiment)));
-  // With two samples, normalization makes gradients so large that training diverges at the experiment's own rate; and
-  // two devices, which differ in last bits, part within three steps at any usual rate.
-  if (computes) set("train.optimizer.lr=1e-6");
+  // With two samples, normalization makes gradients so large that training diverges at the experiment's own rate.
+  if (has_stages && computes) set("train.optimizer.lr=1e-6");
   // Studies of many sizes show the same with short embeddings and small batches.
   constexpr std::size_t many = 50;
   if (experiment.value("variants", Json::array()).size() > many)
