@@ -6,7 +6,7 @@
 #   tests/gpu_check.sh [--only tests|speed] [--logs FOLDER] [FILE]
 #                                  default: experiments/results/gpu/DATE_DEVICE.json
 #
-# Both halves take less than nine minutes; --only runs one of them. --logs keeps what every step printed.
+# Both halves take about seven minutes, and at most ten; --only runs one of them. --logs keeps what every step printed.
 # It builds first, unless build/gpu.tar.gz came with the tree: `tests/gpu_check.sh --pack` collects there, on a machine
 # with packages but no GPU, what another one needs (about 40 MB); copy the tree there, with that file, and call this.
 # cuBLAS and cuDNN are then those of that machine: CUDA's, or PyTorch's.
@@ -56,9 +56,9 @@ if [[ -f build/gpu.tar.gz ]]; then
   tar -C build -xzf build/gpu.tar.gz || exit
   program=$packed/heddle tests=$packed/heddle_tests
   # cuDNN and cuBLAS as CUDA's packages install them, then as pip does.
-  libraries=$packed/lib:/usr/local/cuda/lib64:/usr/local/cuda/lib
+  libraries=$packed/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/cuda/lib64:/usr/local/cuda/lib
   for folder in $(python3 -c 'import sys; print(*sys.path, sep="\n")' 2>/dev/null); do
-    for library in "$folder"/nvidia/{cudnn,nccl,cu13}/lib; do [[ -d $library ]] && libraries+=:$library; done
+    for library in "$folder"/nvidia/{cudnn,nccl,cu13,cublas}/lib; do [[ -d $library ]] && libraries+=:$library; done
   done
   lacking=$(LD_LIBRARY_PATH=$libraries ldd "$program" "$tests" | awk '/not found/ {print $1}' | sort -u | paste -sd ' ' -)
   [[ ! $lacking ]] || refuse "these libraries are not here: $lacking"
@@ -147,7 +147,7 @@ if [[ $only != tests ]]; then
   # shellcheck disable=SC2016
   beside "benchmark" 300 bash -c '"$0" bench gpu --json "${@:2}" >"$1"' "$program" "$logs/bench.json" "${peer[@]}"
   together
-  bench=$(<"$logs/bench.json")
+  grep -q '"exit": 0' "$logs/benchmark.step" && bench=$(<"$logs/bench.json")
 fi
 
 printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": %s,\n  "steps": [%s\n  ],\n  "memory": [%s\n  ],\n  "bench": %s\n}\n' \
