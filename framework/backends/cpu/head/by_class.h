@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "framework/backends/cpu/head/own_class.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/kernels/head.h"
 #include "framework/scalars/scalar.h"
@@ -39,17 +40,12 @@ std::optional<OwnGradient<T>> own_gradient(const StepMargin& margin, const HeadC
   const std::int64_t target = columns.labels.as<const std::int64_t>()[sample] - columns.begin;
   if (target < 0 || target >= products.shape()[0]) return {};
   const std::int64_t place = target * products.shape()[1] + sample;
-  const T product = products.as<const T>()[place];
-  const T cosine = columns.scale.defined() ? product * columns.scale.as<const T>()[target] : product;
-  const TargetValue<T> own =
-      margin_target(margin.config, cosine, margin.parameter.defined() ? margin.parameter.as<const T>()[sample] : T(0));
-  const T bias = columns.bias.defined() ? columns.bias.as<const T>()[target] : T(0);
-  const T logit = static_cast<T>(margin.config.scale) * own.phi + bias;
+  const OwnLogit<T> own = own_logit<T>(margin, columns, sample, target, products.as<const T>()[place]);
   // expm1 keeps the digits of a probability near one.
-  return OwnGradient<T>{place, std::expm1(logit - log_sum) * scale * own.slope};
+  return OwnGradient<T>{place, std::expm1(own.logit - log_sum) * scale * own.slope};
 }
 
-/// products and gradient may be the same tensor.
+/// If Out is T, products and gradient are the same tensor.
 template <class T, class Out>
 void gradient_by_class(const StepMargin& margin, const HeadColumns& columns, const Tensor& log_sums,
                        const LossFactors& factors, Tensor& products, Tensor& gradient) {

@@ -5,19 +5,14 @@
 #include <array>
 #include <cstdint>
 
+#include "framework/backends/cpu/head/own_class.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/kernels/head.h"
 #include "framework/scalars/scalar.h"
 
 namespace heddle::cpu {
 
-/// The elements of a tensor that may be undefined: then null.
-template <class T>
-const T* optional(const Tensor& x) {
-  return x.defined() ? x.as<const T>() : nullptr;
-}
-
-/// products and exponentials may be the same tensor.
+/// If Out is T, products and exponentials may be the same tensor.
 template <class T, class Out>
 void product_exponentials(const StepMargin& margin, const HeadColumns& columns, const Tensor& reference,
                           const Tensor& products, Tensor& target_logit, Tensor& target_slope, Tensor& exponentials,
@@ -32,14 +27,11 @@ void product_exponentials(const StepMargin& margin, const HeadColumns& columns, 
     const T base = reference.as<const T>()[row];
     const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
     const bool is_here = target >= 0 && target < view.columns;
-    T own = T(0);
+    OwnLogit<T> own;
     if (is_here) {
-      const auto value =
-          margin_target(margin.config, factor != nullptr ? product[target] * factor[target] : product[target],
-                        margin.parameter.defined() ? margin.parameter.as<const T>()[row] : T(0));
-      own = scale * value.phi + (bias != nullptr ? bias[target] : T(0));
-      target_logit.as<T>()[row] = own;
-      target_slope.as<T>()[row] = value.slope;
+      own = own_logit<T>(margin, columns, row, target, product[target]);
+      target_logit.as<T>()[row] = own.logit;
+      target_slope.as<T>()[row] = own.slope;
     }
     constexpr std::int64_t length = 256;
     std::array<T, length> terms;
@@ -55,7 +47,7 @@ void product_exponentials(const StepMargin& margin, const HeadColumns& columns, 
       if (bias != nullptr)
         for (std::int64_t i = 0; i < size; ++i) z[i] += bias[begin + i];
       const bool has_target = is_here && target >= begin && target < end;
-      if (has_target) z[target - begin] = own;
+      if (has_target) z[target - begin] = own.logit;
       for (std::int64_t i = 0; i < size; ++i) z[i] = exponential(z[i] - base);
       sum += lane_sum<double>(0, size, [z](std::int64_t i) { return static_cast<double>(z[i]); });
       if (factor != nullptr)

@@ -3,6 +3,7 @@
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/head/by_class.h"
 #include "framework/backends/cpu/head/exponentials.h"
+#include "framework/backends/cpu/head/own_class.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/backends/dispatch.h"
 
@@ -115,14 +116,11 @@ void HeadKernelsOn<cpu::Context>::margin_logits(const StepMargin& margin, const 
       T* const z = logits.as<T>() + row * view.columns;
       const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
       const bool is_here = target >= 0 && target < view.columns;
-      TargetValue<T> value{T(0), T(0)};
-      T own = T(0);
+      cpu::OwnLogit<T> own;
       if (is_here) {
-        value = margin_target(margin.config, factor != nullptr ? z[target] * factor[target] : z[target],
-                              margin.parameter.defined() ? margin.parameter.as<const T>()[row] : T(0));
-        own = scale * value.phi + (bias != nullptr ? bias[target] : T(0));
-        target_logit.as<T>()[row] = own;
-        target_slope.as<T>()[row] = value.slope;
+        own = cpu::own_logit<T>(margin, columns, row, target, z[target]);
+        target_logit.as<T>()[row] = own.logit;
+        target_slope.as<T>()[row] = own.slope;
       }
       const cpu::MappedRow<T> mapped(margin, columns, z, row, target);
       // The maximum of a stretch is taken while it is in the first-level cache.
@@ -133,7 +131,7 @@ void HeadKernelsOn<cpu::Context>::margin_logits(const StepMargin& margin, const 
         if (maps) {
           if (factor != nullptr)
             for (std::int64_t i = begin; i < end; ++i) z[i] *= factor[i];
-          if (has_target) z[target] = own;
+          if (has_target) z[target] = own.logit;
           maximum = std::max(maximum,
                              cpu::row_maximum<T>(end - begin, [&](std::int64_t i) { return mapped.logit(begin + i); }));
           continue;
@@ -144,7 +142,7 @@ void HeadKernelsOn<cpu::Context>::margin_logits(const StepMargin& margin, const 
           for (std::int64_t i = begin; i < end; ++i) z[i] *= scale;
         if (bias != nullptr)
           for (std::int64_t i = begin; i < end; ++i) z[i] += bias[i];
-        if (has_target) z[target] = own;
+        if (has_target) z[target] = own.logit;
         maximum =
             std::max(maximum, cpu::row_maximum<T>(end - begin, [z, begin](std::int64_t i) { return z[begin + i]; }));
       }
