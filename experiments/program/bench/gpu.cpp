@@ -55,10 +55,9 @@ class GpuBench {
 
   void add(BenchRow row) { rows_.add(std::move(row)); }
 
-  std::optional<double> peer_of(const std::vector<std::string>& work) const { return peer_seconds(settings_, work); }
   std::optional<double> peer_of(std::vector<std::string> work, DType dtype) const {
     work.insert(work.end(), {std::string(name_of(dtype)), "cuda", fmt::format("{}", settings_.threads)});
-    return peer_of(work);
+    return peer_seconds(settings_, work);
   }
 
   /// Bytes read and written.
@@ -136,9 +135,7 @@ class GpuBench {
   /// PyTorch keeps its logits, and weights in f32: it has no room for more classes.
   std::optional<double> peer_head(const HeadCase& c) const {
     if (c.config.classes > 5 * million) return {};
-    const std::optional<double> seconds =
-        peer_of({"head", fmt::format("{}", c.config.classes), fmt::format("{}", HeadCase::dimension),
-                 fmt::format("{}", c.batch), fmt::format("{}", c.micro_batches), "1", "bf16", "1", "cuda"});
+    const std::optional<double> seconds = peer_step(settings_, c, 1, "cuda");
     return seconds ? std::optional(*seconds * 1e3) : std::nullopt;
   }
 

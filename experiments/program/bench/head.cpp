@@ -117,16 +117,6 @@ std::vector<HeadCase> long_cases() {
   return all;
 }
 
-/// The same step of InsightFace's PartialFC, which has no other way to treat the classes that are not sampled.
-std::optional<double> peer_step(const BenchSettings& settings, const HeadCase& c) {
-  if (c.config.samples() && c.config.sample.unsampled != HeadConfig().sample.unsampled) return std::nullopt;
-  const bool narrow = c.config.weights == WeightState::bf16 && c.config.product_type != ProductType::f32;
-  return peer_seconds(settings, {"head", fmt::format("{}", c.config.classes), fmt::format("{}", HeadCase::dimension),
-                                 fmt::format("{}", c.batch), fmt::format("{}", c.micro_batches),
-                                 fmt::format("{}", c.config.samples() ? c.config.sample.rate : 1),
-                                 narrow ? "bf16" : "f32", fmt::format("{}", head_ranks)});
-}
-
 }  // namespace
 
 std::vector<BenchRow> bench_head(const BenchSettings& settings) {
@@ -142,7 +132,8 @@ std::vector<BenchRow> bench_head(const BenchSettings& settings) {
     }
     settings.on_progress(fmt::format("{}: {} steps ...", c.name, c.steps));
     const Measured measured = measure(c);
-    rows.add({.name = c.name, .value = measured.seconds, .unit = "s", .peer = peer_step(settings, c)});
+    rows.add(
+        {.name = c.name, .value = measured.seconds, .unit = "s", .peer = peer_step(settings, c, head_ranks, "cpu")});
     rows.add({.name = fmt::format("  its {} products", c.products()),
               .value = c.flops() / measured.seconds / giga,
               .unit = "GFLOP/s",

@@ -68,6 +68,15 @@ void HeadSteps::step() {
   ++step_;
 }
 
+std::optional<double> peer_step(const BenchSettings& settings, const HeadCase& c, int ranks, std::string_view device) {
+  if (c.config.samples() && c.config.sample.unsampled != HeadConfig().sample.unsampled) return std::nullopt;
+  const bool narrow = c.config.weights == WeightState::bf16 && c.config.product_type != ProductType::f32;
+  return peer_seconds(
+      settings, {"head", fmt::format("{}", c.config.classes), fmt::format("{}", dimension), fmt::format("{}", c.batch),
+                 fmt::format("{}", c.micro_batches), fmt::format("{}", c.config.samples() ? c.config.sample.rate : 1),
+                 narrow ? "bf16" : "f32", fmt::format("{}", ranks), std::string(device)});
+}
+
 double tile_rate(const HeadCase& c, std::int64_t tile, Rank& rank) {
   constexpr double budget = 1;  // seconds
   const std::int64_t rows = c.batch / c.micro_batches;

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "experiments/program/bench/bench.h"
 #include "layers/head/head.h"
 #include "layers/head/head_costs.h"
 #include "parallel/rank.h"
@@ -50,6 +53,10 @@ class HeadSteps {
   Head head_;
   std::int64_t step_ = 0;
 };
+
+/// The seconds of the same step of InsightFace's PartialFC on so many ranks of `cpu` or `cuda`, if PyTorch was asked
+/// for. PartialFC has no other way to treat the classes that are not sampled.
+std::optional<double> peer_step(const BenchSettings& settings, const HeadCase& c, int ranks, std::string_view device);
 
 /// The rate of the three products of a class tile on this rank, in floating-point operations per second, measured for
 /// one second in the type in which the head multiplies.

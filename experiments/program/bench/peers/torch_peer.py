@@ -3,7 +3,7 @@
     torch_peer.py version
     torch_peer.py matmul M N K DTYPE DEVICE THREADS
     torch_peer.py step MODEL BATCH DTYPE DEVICE THREADS        a training step of 3 x 112 x 112, channels_last
-    torch_peer.py head CLASSES DIMENSION BATCH MICRO_BATCHES RATE DTYPE RANKS [DEVICE]
+    torch_peer.py head CLASSES DIMENSION BATCH MICRO_BATCHES RATE DTYPE RANKS DEVICE
                                                                InsightFace's PartialFC, with ArcFace's margin
 
 DTYPE is f32 or bf16 (autocast), DEVICE cpu or cuda. Prints one line: {"torch": its version, "seconds": of one call}.
@@ -215,7 +215,8 @@ class PartialFC:
 def head_rank(rank, ranks, meeting, classes, dimension, batch, micro_batches, rate, dtype, device):
     torch.set_num_threads(1)
     torch.manual_seed(rank)
-    dist.init_process_group("nccl" if device == "cuda" else "gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    dist.init_process_group("nccl" if device == "cuda" else "gloo", init_method=f"file://{meeting}", rank=rank,
+                            world_size=ranks)
     head = PartialFC(rank, ranks, classes, dimension, rate, dtype == "bf16", device)
 
     def together():
@@ -238,7 +239,7 @@ def head_rank(rank, ranks, meeting, classes, dimension, batch, micro_batches, ra
         print_result(statistics.median(seconds[1:]))
 
 
-def head(classes, dimension, batch, micro_batches, rate, dtype, ranks, device="cpu"):
+def head(classes, dimension, batch, micro_batches, rate, dtype, ranks, device):
     with tempfile.TemporaryDirectory() as folder:
         arguments = (int(ranks), os.path.join(folder, "meeting"), int(classes), int(dimension), int(batch),
                      int(micro_batches), float(rate), dtype, device)
