@@ -16,6 +16,7 @@
 #include "experiments/results/trace.h"
 #include "experiments/training/ranks/unix_time.h"
 #include "framework/files/crc32c.h"
+#include "framework/files/lines.h"
 
 namespace heddle {
 
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view event_file_name = "events.out.tfevents.heddle";
-constexpr std::uint64_t max_metrics = std::uint64_t{1} << 32;
+constexpr std::size_t max_line = std::size_t{1} << 26;
 
 /// The folder and those around it that do not exist, the innermost first.
 std::vector<fs::path> missing_folders(fs::path path) {
@@ -97,6 +98,17 @@ std::string to_text(const MetricsLine& line) {
   add_named("accuracy", line.record.accuracies);
   if (!line.record.restarts.empty()) json["restarts"] = restarts_json(line.record.restarts);
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+/// Removes the other lines from a file.
+void keep_lines(const fs::path& path, const std::vector<bool>& is_kept) {
+  AtomicFile file(path);
+  std::size_t i = 0;
+  for_each_line(path, max_line, [&](std::string_view line) {
+    if (i < is_kept.size() && is_kept[i]) file.write(line);
+    ++i;
+  });
+  file.commit();
 }
 
 NamedNumbers named_numbers(const OrderedJson& line, const char* key) {
@@ -202,46 +214,41 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   const fs::path metrics = path_ / "metrics.jsonl";
   const fs::path events = path_ / "tensorboard" / folder_name(name) / event_file_name;
   EarlierRun earlier;
-  std::string event_text = event_file_header(unix_seconds());
+  AppendedFile event_file(events, event_file_header(unix_seconds()));
   if (resume_ && fs::exists(metrics)) {
-    const std::string old = read_file(metrics, max_metrics);
-    std::string text;
-    text.reserve(old.size());
+    std::vector<bool> is_kept;  // for each line
     bool drops = false;
-    for (std::size_t begin = 0; begin < old.size();) {
-      const std::size_t newline = old.find('\n', begin);
-      if (newline == std::string::npos) {
+    for_each_line(metrics, max_line, [&](std::string_view text) {
+      is_kept.push_back(false);
+      if (!text.ends_with('\n')) {
         drops = drops || !metrics_;  // the end of a killed run; in this one, the rest of the line is still in memory
-        break;
+        return;
       }
-      const std::size_t end = newline + 1;
-      const std::string_view raw = std::string_view(old).substr(begin, end - begin);
-      begin = end;
-      const auto line = parse_line(raw);
+      const auto line = parse_line(text);
       // Each list of restarts has all of those before, whose steps may be trained again.
       if (line && line->variant == name && line->record.restarts.size() > earlier.restarts.size())
         earlier.restarts = line->record.restarts;
       if (!line || (line->variant == name && line->record.step >= first_step)) {
         drops = true;
-        continue;
+        return;
       }
-      text += raw;
-      if (line->variant != name) continue;
+      is_kept.back() = true;
+      if (line->variant != name) return;
       earlier.steps.push_back(line->record);
-      event_text += event_of(*line);
-    }
+      event_file.append(event_of(*line));
+    });
     if (drops && metrics_ && !metrics_->is_flushed()) {
       metrics_->flush();  // if there is room by now, the file has more lines
       return begin_variant(name, first_step, batch);
     }
     if (drops) {
       metrics_.reset();
-      write_file_atomically(metrics, text);
+      keep_lines(metrics, is_kept);
     }
   }
   if (!metrics_) metrics_.emplace(metrics);
   std::erase_if(events_, [](const AppendedFile& file) { return file.is_flushed(); });
-  events_.emplace_back(events, std::move(event_text));
+  events_.push_back(std::move(event_file));
   return earlier;
 }
 

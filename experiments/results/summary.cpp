@@ -29,7 +29,7 @@ OrderedJson whole_json(double value) {
 
 OrderedJson losses_json(const VariantResult& variant) {
   OrderedJson losses = OrderedJson::array();
-  for (const StepRecord& record : variant.steps) losses.push_back(or_null(record.loss));
+  for (const double loss : variant.steps.losses()) losses.push_back(loss);  // null if not a number
   return losses;
 }
 
@@ -173,10 +173,11 @@ OrderedJson heads_json(const VariantResult& variant) {
   OrderedJson heads = OrderedJson::array();
   for (std::size_t i = 0; i < variant.heads.size(); ++i) {
     const HeadResult& head = variant.heads[i];
-    OrderedJson json{{"name", head.name},
-                     {"samples", head.samples},
-                     {"loss_weight", head.config.loss_weight},
-                     {"loss", {{"first", or_null(first_loss(variant, i))}, {"last", or_null(last_loss(variant, i))}}}};
+    OrderedJson json{
+        {"name", head.name},
+        {"samples", head.samples},
+        {"loss_weight", head.config.loss_weight},
+        {"loss", {{"first", or_null(variant.steps.first_loss(i))}, {"last", or_null(variant.steps.last_loss(i))}}}};
     json.update(head_json(head));
     heads.push_back(std::move(json));
   }
@@ -216,12 +217,12 @@ OrderedJson variant_json(const RunResult& run, const VariantResult& variant) {
       {"status", name_of(variant.status)},
       {"error", variant.status == VariantResult::Status::ok ? OrderedJson(nullptr) : OrderedJson(variant.error)},
       {"steps", steps_done(variant)},
-      {"loss", {{"first", or_null(first_loss(variant))}, {"last", or_null(last_loss(variant))}}},
+      {"loss", {{"first", or_null(variant.steps.first_loss())}, {"last", or_null(variant.steps.last_loss())}}},
       {"loss_per_step", losses},
       {"restarts", restarts_json(variant.restarts)},
       {"save_wait_seconds", variant.save_wait},
       {"lost_checkpoints", lost_checkpoints_json(variant)},
-      {"skipped_steps", or_null(skipped_steps(variant))},
+      {"skipped_steps", or_null(variant.steps.skipped())},
       {"step_seconds", seconds_json(variant)},
       {"samples_per_second", or_null(samples)},
       {"device", variant.device},

@@ -44,9 +44,9 @@ PeakMemory peak_memory_of(const VariantResult& variant) {
 }
 
 std::string losses(const VariantResult& variant) {
-  const auto first = first_loss(variant);
+  const auto first = variant.steps.first_loss();
   if (!first) return absent;
-  return fmt::format("{:#.6g} -> {:#.6g}", *first, *last_loss(variant));
+  return fmt::format("{:#.6g} -> {:#.6g}", *first, *variant.steps.last_loss());
 }
 
 /// A row for each head of a variant that has several.
@@ -56,10 +56,10 @@ std::string heads_table(const RunResult& run) {
   for (const VariantResult& variant : run.variants) {
     for (std::size_t i = 0; variant.heads.size() > 1 && i < variant.heads.size(); ++i) {
       const HeadResult& head = variant.heads[i];
-      const auto first = first_loss(variant, i);
+      const auto first = variant.steps.first_loss(i);
       grid.add({i == 0 ? variant.name : "", head.name, fmt::format("{}", head.samples),
                 fmt::format("{}", head.config.classes), significant(head.config.loss_weight),
-                first ? fmt::format("{:#.6g} -> {:#.6g}", *first, *last_loss(variant, i)) : absent});
+                first ? fmt::format("{:#.6g} -> {:#.6g}", *first, *variant.steps.last_loss(i)) : absent});
       has_rows = true;
     }
   }

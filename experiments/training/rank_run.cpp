@@ -220,7 +220,7 @@ class RankRun {
     sent_in_steps_ += in_last_step_.sent;
     record.seconds = rank_.clock.now() - start;
     if (has_data()) record.loader_wait = trainer_->images().waited_seconds() - waited_before;
-    own().busy_in_step.push_back(rank_.clock.busy_seconds() - busy_before);
+    own().add_busy_step(rank_.clock.busy_seconds() - busy_before);
     const std::int64_t done = step + 1;
     if (has_data() && evaluates_after(done)) record.accuracies = evaluate_step(done);
     if (leads()) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <iterator>
 #include <numeric>
 
 #include "experiments/training/median.h"
@@ -16,7 +16,7 @@ std::vector<std::size_t> timed_steps(const VariantResult& result) {
   std::vector<std::size_t> timed;
   for (std::size_t i = 0; i < result.steps.size(); ++i)
     if (result.steps[i].seconds > 0) timed.push_back(i);
-  if (timed.size() > 1) timed.erase(timed.begin());
+  if (timed.size() > 1 && result.steps.has_first()) timed.erase(timed.begin());
   std::stable_sort(timed.begin(), timed.end(),
                    [&](std::size_t a, std::size_t b) { return result.steps[a].seconds < result.steps[b].seconds; });
   return timed;
@@ -31,26 +31,11 @@ bool is_naive_for(const VariantResult& variant, const VariantResult& result) {
 
 }  // namespace
 
-std::optional<double> first_loss(const VariantResult& result) {
-  const auto found = std::find_if(result.steps.begin(), result.steps.end(), [](const auto& s) { return s.loss; });
-  return found == result.steps.end() ? std::nullopt : found->loss;
-}
-
-std::optional<double> last_loss(const VariantResult& result) {
-  const auto found = std::find_if(result.steps.rbegin(), result.steps.rend(), [](const auto& s) { return s.loss; });
-  return found == result.steps.rend() ? std::nullopt : found->loss;
-}
-
-std::optional<double> first_loss(const VariantResult& result, std::size_t head) {
-  const auto found =
-      std::find_if(result.steps.begin(), result.steps.end(), [&](const auto& s) { return s.losses.size() > head; });
-  return found == result.steps.end() ? std::nullopt : std::optional(found->losses[head].second);
-}
-
-std::optional<double> last_loss(const VariantResult& result, std::size_t head) {
-  const auto found =
-      std::find_if(result.steps.rbegin(), result.steps.rend(), [&](const auto& s) { return s.losses.size() > head; });
-  return found == result.steps.rend() ? std::nullopt : std::optional(found->losses[head].second);
+void RankResult::add_busy_step(double seconds) {
+  busy_in_step.push_back(seconds);
+  if (busy_in_step.size() <= StepHistory::max_kept) return;
+  busy_in_step.erase(busy_in_step.begin());
+  ++first_busy_step;
 }
 
 std::optional<StepSeconds> step_seconds(const VariantResult& result) {
@@ -72,17 +57,21 @@ bool knows_when_busy(const VariantResult& result) {
 
 std::vector<double> utilisation(const VariantResult& result) {
   if (!knows_when_busy(result)) return {};
-  std::size_t known = result.ranks.empty() ? 0 : std::numeric_limits<std::size_t>::max();
-  for (const RankResult& rank : result.ranks) known = std::min(known, rank.busy_in_step.size());
-  // Steps before a resumption were another run's.
-  const auto index = [&](std::size_t i) { return result.steps[i].step - result.first_step; };
+  // Of each rank, the time it was busy in a step; steps before a resumption were another run's.
+  const auto busy = [&](const RankResult& rank, std::size_t i) -> std::optional<double> {
+    const std::int64_t index = result.steps[i].step - result.first_step - rank.first_busy_step;
+    if (index < 0 || index >= std::ssize(rank.busy_in_step)) return std::nullopt;
+    return rank.busy_in_step[static_cast<std::size_t>(index)];
+  };
   std::vector<std::size_t> timed = timed_steps(result);
-  std::erase_if(timed, [&](std::size_t i) { return index(i) < 0 || static_cast<std::size_t>(index(i)) >= known; });
+  std::erase_if(timed, [&](std::size_t i) {
+    return !std::all_of(result.ranks.begin(), result.ranks.end(),
+                        [&](const RankResult& rank) { return busy(rank, i); });
+  });
   if (timed.empty()) return {};
   const std::size_t median = timed[timed.size() / 2];
   std::vector<double> shares;
-  for (const RankResult& rank : result.ranks)
-    shares.push_back(rank.busy_in_step[static_cast<std::size_t>(index(median))] / result.steps[median].seconds);
+  for (const RankResult& rank : result.ranks) shares.push_back(*busy(rank, median) / result.steps[median].seconds);
   return shares;
 }
 
@@ -95,13 +84,6 @@ std::optional<double> bubble_fraction(const VariantResult& result) {
 
 std::int64_t steps_done(const VariantResult& result) {
   return result.steps.empty() ? result.first_step : result.steps.back().step + 1;
-}
-
-std::optional<std::int64_t> skipped_steps(const VariantResult& result) {
-  std::optional<std::int64_t> skipped;
-  for (const StepRecord& record : result.steps)
-    if (record.loss_scale) skipped = skipped.value_or(0) + (record.is_skipped ? 1 : 0);
-  return skipped;
 }
 
 std::string_view name_of(VariantResult::Status status) {

@@ -10,6 +10,7 @@
 
 #include "experiments/training/evaluation/evaluated_set.h"
 #include "experiments/training/layout/step_bytes.h"
+#include "experiments/training/step_history.h"
 #include "framework/kernels/convolution.h"
 #include "framework/tensors/memory.h"
 #include "parallel/communicator/tracer.h"
@@ -17,42 +18,16 @@
 
 namespace heddle {
 
-/// A restart of an elastic job, because some of its processes had ended.
-struct Restart {
-  int number = 0;          // counts from 1
-  std::string why{};       // what had failed
-  double failed_at = 0;    // when the others knew it, in Unix time
-  std::int64_t step = 0;   // with which the job went on
-  std::int64_t ranks = 0;  // that went on
-  double seconds = 0;      // from failed_at to the end of that step
-
-  bool operator==(const Restart&) const = default;
-};
-
-struct StepRecord {
-  std::int64_t step = 0;         // counts from 0
-  std::optional<double> loss{};  // mean over the global batch; absent on plan
-  /// With several heads: the name of each head's data set and the mean loss over its samples.
-  std::vector<std::pair<std::string, double>> losses{};
-  double learning_rate = 0;
-  std::optional<double> gradient_norm{};  // present when clipping by the global norm
-  std::optional<double> loss_scale{};     // present in f16
-  bool is_skipped = false;                // because a gradient of f16 has overflowed
-  /// The name of each set that was evaluated after the step, and the accuracy on it.
-  std::vector<std::pair<std::string, double>> accuracies{};
-  double seconds = 0;                   // by rank 0's clock, which has waited for all others' gradients by then
-  std::vector<Restart> restarts{};      // in the first step of a run that resumes: all so far
-  std::optional<double> save_wait{};    // seconds before this step in which rank 0 saved; absent if it did not
-  std::optional<double> loader_wait{};  // the part of `seconds` in which rank 0 waited for images; absent on plan
-};
-
 /// What is known of the run that another one resumes: the steps that are not trained again, and all restarts.
 struct EarlierRun {
-  std::vector<StepRecord> steps{};
+  StepHistory steps{};
   std::vector<Restart> restarts{};
 };
 
 struct RankResult {
+  /// The rank has ended its next step, and was busy for so long in it.
+  void add_busy_step(double seconds);
+
   int rank = 0;
   std::vector<std::pair<std::string, int>> coordinates;  // axis, position; in mesh order
   MemoryUse peak;                                        // at the moment of the largest total
@@ -62,13 +37,14 @@ struct RankResult {
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
   double busy_seconds = 0;             // outside communicators; CPU time where cores are short, or virtual time
-  std::vector<double> busy_in_step{};  // the same for each step since the variant's first_step
+  std::vector<double> busy_in_step{};  // the same for each of the newest steps, at most StepHistory::max_kept of them
+  std::int64_t first_busy_step = 0;    // the step of the first of these times, counted from the variant's first_step
   std::vector<Span> trace;
   std::vector<ChosenConvolution> convolutions{};  // on cuda only
   std::vector<std::string> notes{};               // for the user, of a rank whose process has no observer
 };
 
-/// The time of a step, over the steps after the first, which also builds the kernels.
+/// The time of a step, over the steps of a StepHistory after the first, which also builds the kernels.
 struct StepSeconds {
   double median = 0;
   double minimum = 0;
@@ -148,7 +124,7 @@ struct VariantResult {
   std::int64_t first_step = 0;  // greater than 0 when resumed
   std::int64_t batch = 0;
   std::int64_t micro_batches = 1;
-  std::vector<StepRecord> steps;
+  StepHistory steps;
   std::vector<Restart> restarts{};
   double save_wait = 0;                            // seconds of this run in which rank 0 saved and did not train
   std::vector<LostCheckpoint> lost_checkpoints{};  // of this run, without what a resumed one has lost
@@ -168,18 +144,10 @@ struct VariantResult {
 
 /// The step time; absent if no step was timed (a variant that failed before the end of its first step).
 std::optional<StepSeconds> step_seconds(const VariantResult& result);
-/// The losses of the first and the last step that computed one.
-std::optional<double> first_loss(const VariantResult& result);
-std::optional<double> last_loss(const VariantResult& result);
-/// The same of one of several heads.
-std::optional<double> first_loss(const VariantResult& result, std::size_t head);
-std::optional<double> last_loss(const VariantResult& result, std::size_t head);
 /// The batch divided by the median step time.
 std::optional<double> samples_per_second(const VariantResult& result);
 /// The number of steps done, those before a resumption included.
 std::int64_t steps_done(const VariantResult& result);
-/// The number of steps whose gradients have overflowed; absent without a loss scale.
-std::optional<std::int64_t> skipped_steps(const VariantResult& result);
 /// `ok`, `out_of_memory`, `failed`, `broken_image`, `interrupted`, `not_saved`.
 std::string_view name_of(VariantResult::Status status);
 /// Whether busy times are known. They are not on a GPU, which computes by itself while the host, whose clock counts,

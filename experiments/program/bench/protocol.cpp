@@ -1,7 +1,6 @@
 // PLSC's protocol for the speed of a training (its benchmark of face recognition: R50, 128 images per GPU): the median
 // of 5 runs of 200 steps, where a run counts the mean of its steps 50 to 150.
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -11,6 +10,24 @@
 #include "framework/error.h"
 
 namespace heddle {
+
+namespace {
+
+/// Adds up the time of some of a run's steps.
+class SecondsOfSteps : public RunObserver {
+ public:
+  explicit SecondsOfSteps(IndexRange steps) : steps_(steps) {}
+  void on_step(const StepRecord& record) override {
+    if (record.step >= steps_.begin && record.step < steps_.end()) seconds_ += record.seconds;
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  IndexRange steps_;
+  double seconds_ = 0;
+};
+
+}  // namespace
 
 std::string_view plsc_experiment() {
   return R"({
@@ -34,13 +51,11 @@ std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs
   std::vector<double> rates;
   std::int64_t max_bytes = 0;
   for (std::int64_t run = 1; run <= runs; ++run) {
-    const VariantResult result = run_variant(experiment, fmt::format("run {}", run), {});
+    SecondsOfSteps observer(counted);
+    const VariantResult result = run_variant(experiment, fmt::format("run {}", run), {.observer = &observer});
     if (result.status == VariantResult::Status::out_of_memory) fail<OutOfMemory>("run {}: {}", run, result.error);
     if (result.status != VariantResult::Status::ok) fail<RankFailed>("run {}: {}", run, result.error);
-    const auto first = result.steps.begin() + counted.begin;
-    const double seconds = std::accumulate(first, first + counted.size, 0.0,
-                                           [](double sum, const StepRecord& step) { return sum + step.seconds; });
-    rates.push_back(static_cast<double>(experiment.train.batch * counted.size) / seconds);
+    rates.push_back(static_cast<double>(experiment.train.batch * counted.size) / observer.seconds());
     for (const RankResult& rank : result.ranks) max_bytes = std::max(max_bytes, rank.peak.total());
     rows.add({.name = fmt::format("run {}, steps {} to {}", run, counted.begin, counted.end()),
               .value = rates.back(),

@@ -37,10 +37,10 @@ template <class Archive, class T>
 requires std::same_as<std::remove_const_t<T>, RankResult>
 void transfer(Archive& archive, T& row) {
   auto& [rank, coordinates, peak, peak_offloaded, checkpoint_copy, reserved_bytes, sent_bytes, received_bytes,
-         busy_seconds, busy_in_step, trace, convolutions, notes] = row;
+         busy_seconds, busy_in_step, first_busy_step, trace, convolutions, notes] = row;
   for (auto& bytes : peak.bytes) archive.all(bytes);
   archive.all(peak_offloaded, checkpoint_copy, reserved_bytes, sent_bytes, received_bytes, busy_seconds, busy_in_step,
-              trace, convolutions, notes);
+              first_busy_step, trace, convolutions, notes);
 }
 
 class RowWriter {

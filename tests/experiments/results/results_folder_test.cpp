@@ -83,7 +83,7 @@ TEST_CASE("accuracies are in the line of the step after which they were measured
   const fs::path events = scratch / "a/tensorboard/serial/events.out.tfevents.heddle";
   CHECK(read_file(events, mebi).find("accuracy/first") != std::string::npos);
   ResultsFolder folder(scratch / "a", "{}\n", true);
-  const std::vector<StepRecord> kept = folder.begin_variant("serial", 1, 64).steps;
+  const StepHistory kept = folder.begin_variant("serial", 1, 64).steps;
   REQUIRE(kept.size() == 1);
   CHECK(kept[0].accuracies == std::vector<std::pair<std::string, double>>{{"second \"set\"", 0.75}, {"first", 0.5}});
   CHECK(read_file(events, mebi).find("accuracy/first") != std::string::npos);
@@ -158,7 +158,7 @@ TEST_CASE("a resumed run keeps the steps before its first one, and drops later o
   }
   std::ofstream(scratch / "a/metrics.jsonl", std::ios::app) << "{\"variant\": \"x\", \"ste";
   ResultsFolder folder(scratch / "a", "{}\n", true);
-  const std::vector<StepRecord> kept = folder.begin_variant("x", 2, 8).steps;
+  const StepHistory kept = folder.begin_variant("x", 2, 8).steps;
   REQUIRE(kept.size() == 2);
   CHECK(kept[1].step == 1);
   CHECK(kept[1].loss == 9.0);

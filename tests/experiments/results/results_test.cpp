@@ -176,7 +176,7 @@ TEST_CASE("summary.json gives every false accept rate of a set, null where its p
 
 TEST_CASE("values that were not measured are null, also in a variant that failed and if a loss is not a number") {
   RunResult run = run_result();
-  run.variants[1].steps[2].loss = std::numeric_limits<double>::quiet_NaN();
+  run.variants[1].steps.push_back(step_record(3, std::numeric_limits<double>::quiet_NaN(), 1));
   run.variants[0].evaluation->verification.reset();
   const OrderedJson summary = OrderedJson::parse(summary_json(run));
   CHECK(summary["variants"][0]["evaluation"] == OrderedJson{{"rank1", 0.99}, {"verification", nullptr}});
@@ -232,6 +232,7 @@ TEST_CASE("summary.json says how convolutions were computed where that was chose
 TEST_CASE("a rank's row is sent between processes unchanged") {
   RankResult sent = rank_result(1, mebi);
   sent.busy_in_step = {0.5, 0.25};
+  sent.first_busy_step = 7;
   sent.trace = {{"conv", false, 1, 0.5, 0, {}}, {"send", true, 1.5, 0.25, 77, MessageName{0, 1, 5}}};
   sent.convolutions = {chosen_convolution("forward", 512), chosen_convolution("backward_weight", 0)};
   RankResult came;
@@ -242,6 +243,7 @@ TEST_CASE("a rank's row is sent between processes unchanged") {
   CHECK(came.received_bytes == 2001);
   CHECK(came.busy_seconds == 1.5);
   CHECK(came.busy_in_step == sent.busy_in_step);
+  CHECK(came.first_busy_step == 7);
   REQUIRE(came.trace.size() == 2);
   CHECK(came.trace[0].name == "conv");
   CHECK_FALSE(came.trace[0].message);

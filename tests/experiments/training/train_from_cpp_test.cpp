@@ -60,7 +60,7 @@ TEST_CASE("an experiment built in C++ trains on two ranks, and its observer sees
   CHECK(diary.first == 0);
   REQUIRE(diary.losses.size() == 12);
   CHECK(diary.losses.back() < diary.losses.front());
-  CHECK(diary.losses.back() == last_loss(result));
+  CHECK(diary.losses.back() == result.steps.last_loss());
   CHECK(diary.statuses == std::vector<std::string>{"evaluating"});
   CHECK(diary.notes.empty());
   REQUIRE(result.evaluation);
