@@ -2,7 +2,7 @@
 #pragma once
 
 #include "experiments/program/console.h"
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle {
 

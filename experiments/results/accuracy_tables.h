@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle {
 

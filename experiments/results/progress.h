@@ -8,7 +8,7 @@
 #include <ostream>
 #include <string>
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 #include "parallel/communicator/rank_clock.h"
 
 namespace heddle {

@@ -13,7 +13,7 @@
 
 #include "experiments/results/appended_file.h"
 #include "experiments/results/progress.h"
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 #include "framework/files/atomic_file.h"
 
 namespace heddle {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "experiments/results/grid.h"
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle {
 

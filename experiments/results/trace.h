@@ -2,7 +2,7 @@
 // and for sends as overlap, with an arrow from each send to its receive. Opens in ui.perfetto.dev and chrome://tracing.
 #pragma once
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 #include "framework/files/atomic_file.h"
 
 namespace heddle {

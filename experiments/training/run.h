@@ -24,8 +24,8 @@
 #include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/experiment.h"
 #include "experiments/training/interruption.h"
+#include "experiments/training/measurements/result.h"
 #include "experiments/training/prediction/stage_profile.h"
-#include "experiments/training/result.h"
 #include "experiments/training/run_observer.h"
 #include "parallel/transports/processes/job.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle {
 

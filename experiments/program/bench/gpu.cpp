@@ -9,7 +9,7 @@
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/head_steps.h"
 #include "experiments/program/bench/machine.h"
-#include "experiments/training/median.h"
+#include "experiments/training/measurements/median.h"
 #include "framework/ops/convolution.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"

@@ -8,7 +8,7 @@
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/head_steps.h"
 #include "experiments/program/bench/machine.h"
-#include "experiments/training/median.h"
+#include "experiments/training/measurements/median.h"
 #include "framework/description/describe.h"
 #include "framework/tensors/device.h"
 #include "parallel/world.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "experiments/program/bench/bench.h"
-#include "experiments/training/median.h"
+#include "experiments/training/measurements/median.h"
 #include "experiments/training/run.h"
 #include "framework/error.h"
 

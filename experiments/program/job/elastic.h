@@ -11,7 +11,7 @@
 #include "experiments/program/console.h"
 #include "experiments/training/experiment.h"
 #include "experiments/training/interruption.h"
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 #include "parallel/transports/join_job.h"
 
 namespace heddle {

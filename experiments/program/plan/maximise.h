@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "experiments/config/fields.h"
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle {
 

@@ -11,7 +11,7 @@
 
 #include "experiments/training/checkpoints/checkpoint.h"
 #include "experiments/training/checkpoints/checkpoint_writer.h"
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 #include "experiments/training/run_observer.h"
 #include "experiments/training/trainer.h"
 

@@ -1,7 +1,7 @@
 // The evaluation of a data set's own test images.
 #pragma once
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 #include "experiments/training/trainer.h"
 
 namespace heddle {

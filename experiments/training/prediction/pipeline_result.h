@@ -3,7 +3,7 @@
 
 #include "experiments/training/experiment.h"
 #include "experiments/training/layout/run_plan.h"
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle {
 

@@ -8,7 +8,7 @@
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/planned_head.h"
 #include "experiments/training/layout/step_bytes.h"
-#include "experiments/training/median.h"
+#include "experiments/training/measurements/median.h"
 #include "experiments/training/prediction/bucket_sums.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedules.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 #include "parallel/transports/processes/job.h"
 
 namespace heddle {

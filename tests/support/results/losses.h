@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle::test {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle::test {
 

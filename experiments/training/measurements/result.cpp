@@ -1,11 +1,11 @@
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <numeric>
 
-#include "experiments/training/median.h"
+#include "experiments/training/measurements/median.h"
 
 namespace heddle {
 

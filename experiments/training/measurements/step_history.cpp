@@ -1,4 +1,4 @@
-#include "experiments/training/step_history.h"
+#include "experiments/training/measurements/step_history.h"
 
 #include <limits>
 

@@ -1,12 +1,12 @@
 // What a run keeps of its steps.
-#include "experiments/training/step_history.h"
+#include "experiments/training/measurements/step_history.h"
 
 #include <cmath>
 #include <cstdint>
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/result.h"
+#include "experiments/training/measurements/result.h"
 
 namespace heddle::test::step_history_test {
 namespace {
