@@ -100,12 +100,15 @@ std::string to_text(const MetricsLine& line) {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-/// Removes the other lines from a file.
+/// Removes the lines that are not marked from a file.
 void keep_lines(const fs::path& path, const std::vector<bool>& is_kept) {
   AtomicFile file(path);
   std::size_t i = 0;
-  for_each_line(path, max_line, [&](std::string_view line) {
-    if (i < is_kept.size() && is_kept[i]) file.write(line);
+  for_each_line(path, max_line, [&](std::string_view line, bool) {
+    if (i < is_kept.size() && is_kept[i]) {
+      file.write(line);
+      file.write("\n");
+    }
     ++i;
   });
   file.commit();
@@ -157,6 +160,22 @@ std::string event_of(const MetricsLine& line) {
   if (line.samples_per_second) scalars.emplace_back("images_per_second", *line.samples_per_second);
   for (const auto& [set, accuracy] : line.record.accuracies) scalars.emplace_back("accuracy/" + set, accuracy);
   return scalars_event(line.time, line.record.step, scalars);
+}
+
+/// Adds the steps of a variant that are in metrics.jsonl to its history and to its TensorBoard file.
+void add_earlier_steps(const fs::path& metrics, std::string_view variant, StepHistory& steps, AppendedFile& events) {
+  constexpr std::size_t max_pending = 1 << 16;
+  std::string pending;
+  for_each_line(metrics, max_line, [&](std::string_view text, bool is_whole) {
+    const auto line = is_whole ? parse_line(text) : std::nullopt;
+    if (!line || line->variant != variant) return;
+    steps.push_back(line->record);
+    pending += event_of(*line);
+    if (pending.size() < max_pending) return;
+    events.append(pending);
+    pending.clear();
+  });
+  events.append(pending);
 }
 
 }  // namespace
@@ -212,15 +231,14 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   variant_ = name;
   batch_ = batch;
   const fs::path metrics = path_ / "metrics.jsonl";
-  const fs::path events = path_ / "tensorboard" / folder_name(name) / event_file_name;
+  const bool has_earlier = resume_ && fs::exists(metrics);
   EarlierRun earlier;
-  AppendedFile event_file(events, event_file_header(unix_seconds()));
-  if (resume_ && fs::exists(metrics)) {
+  if (has_earlier) {
     std::vector<bool> is_kept;  // for each line
     bool drops = false;
-    for_each_line(metrics, max_line, [&](std::string_view text) {
+    for_each_line(metrics, max_line, [&](std::string_view text, bool is_whole) {
       is_kept.push_back(false);
-      if (!text.ends_with('\n')) {
+      if (!is_whole) {
         drops = drops || !metrics_;  // the end of a killed run; in this one, the rest of the line is still in memory
         return;
       }
@@ -228,14 +246,8 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
       // Each list of restarts has all of those before, whose steps may be trained again.
       if (line && line->variant == name && line->record.restarts.size() > earlier.restarts.size())
         earlier.restarts = line->record.restarts;
-      if (!line || (line->variant == name && line->record.step >= first_step)) {
-        drops = true;
-        return;
-      }
-      is_kept.back() = true;
-      if (line->variant != name) return;
-      earlier.steps.push_back(line->record);
-      event_file.append(event_of(*line));
+      is_kept.back() = line && (line->variant != name || line->record.step < first_step);
+      drops = drops || !is_kept.back();
     });
     if (drops && metrics_ && !metrics_->is_flushed()) {
       metrics_->flush();  // if there is room by now, the file has more lines
@@ -248,7 +260,9 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   }
   if (!metrics_) metrics_.emplace(metrics);
   std::erase_if(events_, [](const AppendedFile& file) { return file.is_flushed(); });
-  events_.push_back(std::move(event_file));
+  const fs::path events = path_ / "tensorboard" / folder_name(name) / event_file_name;
+  events_.emplace_back(events, event_file_header(unix_seconds()));
+  if (has_earlier) add_earlier_steps(metrics, name, earlier.steps, events_.back());
   return earlier;
 }
 

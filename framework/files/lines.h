@@ -8,9 +8,9 @@
 
 namespace heddle {
 
-/// Calls `take` with each line of a file and the newline at its end, which the last line may lack. InputError if the
-/// file cannot be read, or has a line of more than `limit` bytes.
+/// Calls `take` with each line of a file, without its newline. Not whole are a last line that has no newline, and the
+/// first `limit` bytes of a line that is longer. InputError if the file cannot be read.
 void for_each_line(const std::filesystem::path& path, std::size_t limit,
-                   const std::function<void(std::string_view line)>& take);
+                   const std::function<void(std::string_view line, bool is_whole)>& take);
 
 }  // namespace heddle

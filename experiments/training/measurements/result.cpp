@@ -57,7 +57,7 @@ bool knows_when_busy(const VariantResult& result) {
 
 std::vector<double> utilisation(const VariantResult& result) {
   if (!knows_when_busy(result)) return {};
-  // Of each rank, the time it was busy in a step; steps before a resumption were another run's.
+  // The time for which a rank was busy in a step. Steps before a resumption belong to another run.
   const auto busy = [&](const RankResult& rank, std::size_t i) -> std::optional<double> {
     const std::int64_t index = result.steps[i].step - result.first_step - rank.first_busy_step;
     if (index < 0 || index >= std::ssize(rank.busy_in_step)) return std::nullopt;

@@ -25,7 +25,7 @@ struct EarlierRun {
 };
 
 struct RankResult {
-  /// The rank has ended its next step, and was busy for so long in it.
+  /// Records for how many seconds the rank was busy in its next step.
   void add_busy_step(double seconds);
 
   int rank = 0;

@@ -14,9 +14,10 @@ void StepHistory::push_back(StepRecord record) {
     if (!first_loss_) first_loss_ = record.loss;
     last_loss_ = record.loss;
   }
-  if (!record.losses.empty()) {
-    if (first_losses_.empty()) first_losses_ = record.losses;
-    last_losses_ = record.losses;
+  for (std::size_t head = 0; head < record.losses.size(); ++head) {
+    if (head >= first_losses_.size()) first_losses_.push_back(record.losses[head]);
+    if (head >= last_losses_.size()) last_losses_.push_back(record.losses[head]);
+    last_losses_[head] = record.losses[head];
   }
   if (record.loss_scale) skipped_ = skipped_.value_or(0) + (record.is_skipped ? 1 : 0);
   records_.push_back(std::move(record));

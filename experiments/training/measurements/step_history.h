@@ -41,7 +41,7 @@ struct StepRecord {
   std::optional<double> loader_wait{};  // the part of `seconds` in which rank 0 waited for images; absent on plan
 };
 
-/// Of the newest steps the whole records, of all steps no more than the losses, so that a long run takes hardly more
+/// Keeps the whole records of the newest steps, and only the losses of all others, so that a long run takes little more
 /// memory than a short one. An observer of the run sees every record.
 class StepHistory {
  public:

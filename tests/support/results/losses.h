@@ -7,11 +7,9 @@
 
 namespace heddle::test {
 
-/// One per step.
+/// One per step; NaN where none was computed.
 inline std::vector<double> losses_in(const VariantResult& result) {
-  std::vector<double> losses;
-  for (const StepRecord& record : result.steps) losses.push_back(record.loss.value());
-  return losses;
+  return {result.steps.losses().begin(), result.steps.losses().end()};
 }
 
 }  // namespace heddle::test

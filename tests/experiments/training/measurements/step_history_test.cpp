@@ -15,7 +15,7 @@ constexpr auto max_kept = static_cast<std::int64_t>(StepHistory::max_kept);
 
 }  // namespace
 
-TEST_CASE("of the newest steps the records are kept, of all steps the losses") {
+TEST_CASE("the records of the newest steps are kept, and the losses of all steps") {
   StepHistory steps;
   CHECK(steps.has_first());
   CHECK_FALSE(steps.first_loss());
@@ -45,6 +45,16 @@ TEST_CASE("of the newest steps the records are kept, of all steps the losses") {
   CHECK(steps.last_loss(1) == 3);
   CHECK_FALSE(steps.last_loss(2));
   CHECK(steps.skipped() == 1);
+}
+
+TEST_CASE("the first loss of a head that a resumed run has added is that of its first step") {
+  const StepHistory steps{{.step = 0, .losses = {{"one", 5}}},
+                          {.step = 1, .losses = {{"one", 4}, {"two", 9}}},
+                          {.step = 2, .losses = {{"one", 3}, {"two", 8}}}};
+  CHECK(steps.first_loss(0) == 5);
+  CHECK(steps.last_loss(0) == 3);
+  CHECK(steps.first_loss(1) == 9);
+  CHECK(steps.last_loss(1) == 8);
 }
 
 TEST_CASE("the step time of a long run is that of its newest steps, and so are the busy times beside it") {
