@@ -74,7 +74,10 @@ if(NOT HEDDLE_CUDA_LACKS)
   # Machine code for the A100, the H100 and GPUs of their generations, and PTX for later ones. The kernels use no feature that only
   # sm_90 has, so one compilation serves all, which halves nvcc's time.
   set(HEDDLE_CUDA_CODE "")
-  if(NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})  # which CMake reads in the first configuration only
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES OFF)
     set(HEDDLE_CUDA_CODE "-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]")
   endif()

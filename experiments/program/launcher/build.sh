@@ -129,7 +129,7 @@ configure() {
 compile() {
   local jobs memory
   jobs=$(nproc)
-  memory=$(awk '/^MemAvailable/ {print int($2 / 1500000) + 1}' /proc/meminfo)  # the largest files take 1.5 GB
+  memory=$(awk '/^MemAvailable/ {print int($2 / 1900000) + 1}' /proc/meminfo)  # the largest files take 1.9 GB
   ((jobs > memory)) && jobs=$memory
   say "building $1 (log: $log)"
   export CCACHE_BASEDIR=$root  # so that clones share what they compiled
