@@ -16,7 +16,7 @@
 #include "experiments/results/trace.h"
 #include "experiments/training/ranks/unix_time.h"
 #include "framework/files/crc32c.h"
-#include "framework/files/lines.h"
+#include "framework/files/line_reader.h"
 
 namespace heddle {
 
@@ -103,14 +103,12 @@ std::string to_text(const MetricsLine& line) {
 /// Removes the lines that are not marked from a file.
 void keep_lines(const fs::path& path, const std::vector<bool>& is_kept) {
   AtomicFile file(path);
-  std::size_t i = 0;
-  for_each_line(path, max_line, [&](std::string_view line, bool) {
-    if (i < is_kept.size() && is_kept[i]) {
-      file.write(line);
-      file.write("\n");
-    }
-    ++i;
-  });
+  LineReader lines(path, max_line);
+  for (std::size_t i = 0; i < is_kept.size() && lines.next(); ++i) {
+    if (!is_kept[i]) continue;
+    file.write(lines.line());
+    file.write("\n");
+  }
   file.commit();
 }
 
@@ -166,15 +164,15 @@ std::string event_of(const MetricsLine& line) {
 void add_earlier_steps(const fs::path& metrics, std::string_view variant, StepHistory& steps, AppendedFile& events) {
   constexpr std::size_t max_pending = 1 << 16;
   std::string pending;
-  for_each_line(metrics, max_line, [&](std::string_view text, bool is_whole) {
-    const auto line = is_whole ? parse_line(text) : std::nullopt;
-    if (!line || line->variant != variant) return;
+  for (LineReader lines(metrics, max_line); lines.next();) {
+    const auto line = lines.is_whole() ? parse_line(lines.line()) : std::nullopt;
+    if (!line || line->variant != variant) continue;
     steps.push_back(line->record);
     pending += event_of(*line);
-    if (pending.size() < max_pending) return;
+    if (pending.size() < max_pending) continue;
     events.append(pending);
     pending.clear();
-  });
+  }
   events.append(pending);
 }
 
@@ -236,19 +234,19 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   if (has_earlier) {
     std::vector<bool> is_kept;  // for each line
     bool drops = false;
-    for_each_line(metrics, max_line, [&](std::string_view text, bool is_whole) {
+    for (LineReader lines(metrics, max_line); lines.next();) {
       is_kept.push_back(false);
-      if (!is_whole) {
+      if (!lines.is_whole()) {
         drops = drops || !metrics_;  // the end of a killed run; in this one, the rest of the line is still in memory
-        return;
+        continue;
       }
-      const auto line = parse_line(text);
+      const auto line = parse_line(lines.line());
       // Each list of restarts has all of those before, whose steps may be trained again.
       if (line && line->variant == name && line->record.restarts.size() > earlier.restarts.size())
         earlier.restarts = line->record.restarts;
       is_kept.back() = line && (line->variant != name || line->record.step < first_step);
       drops = drops || !is_kept.back();
-    });
+    }
     if (drops && metrics_ && !metrics_->is_flushed()) {
       metrics_->flush();  // if there is room by now, the file has more lines
       return begin_variant(name, first_step, batch);

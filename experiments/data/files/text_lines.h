@@ -11,19 +11,18 @@
 #include <utility>
 
 #include "framework/error.h"
-#include "framework/files/atomic_file.h"
+#include "framework/files/line_reader.h"
 
 namespace heddle {
 
-/// Reads a file in pieces of 1 MiB, since a list may be larger than memory. A line may end with CR LF, and a byte order
-/// mark at the beginning is skipped.
+/// A list may be larger than memory. A line may end with CR LF, and a byte order mark at the beginning is skipped.
 class TextLines {
  public:
   /// The longest line that is accepted, in bytes without its end.
   static constexpr std::size_t max_line = 65'536;
 
   /// InputError if the file cannot be read.
-  explicit TextLines(const std::filesystem::path& path);
+  explicit TextLines(const std::filesystem::path& path) : lines_(path, max_line) {}
 
   /// Advances to the next line; false at the end of the file. InputError if the line is longer than `max_line` or
   /// contains a zero byte.
@@ -32,7 +31,7 @@ class TextLines {
   std::string_view line() const { return line_; }
   /// The number of the line, from 1.
   std::int64_t number() const { return number_; }
-  const std::filesystem::path& path() const { return file_.path(); }
+  const std::filesystem::path& path() const { return lines_.path(); }
 
   /// Throws an InputError that names the file and the line.
   template <class... Args>
@@ -42,13 +41,7 @@ class TextLines {
   [[noreturn]] void refuse_line(std::int64_t line, const std::string& reason) const;
 
  private:
-  bool read_piece();
-
-  FileDescriptor file_;
-  std::uint64_t size_ = 0;
-  std::uint64_t position_ = 0;  // where the unread part of the file begins
-  std::string buffer_;
-  std::size_t at_ = 0;  // where the unread part of the buffer begins
+  LineReader lines_;
   std::string_view line_;
   std::int64_t number_ = 0;
 };

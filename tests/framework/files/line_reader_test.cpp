@@ -1,5 +1,5 @@
 // Files that are read line by line.
-#include "framework/files/lines.h"
+#include "framework/files/line_reader.h"
 
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@
 #include "framework/files/atomic_file.h"
 #include "tests/support/files/experiment_files.h"
 
-namespace heddle::test::lines_test {
+namespace heddle::test::line_reader_test {
 namespace {
 
 struct Line {
@@ -19,11 +19,9 @@ struct Line {
   bool operator==(const Line&) const = default;
 };
 
-std::vector<Line> lines_of(const std::string& path, std::size_t limit = 1 << 20) {
+std::vector<Line> lines_of(const std::string& path, std::size_t limit = 1 << 22) {
   std::vector<Line> lines;
-  for_each_line(path, limit, [&](std::string_view text, bool is_whole) {
-    lines.push_back({std::string(text), is_whole});
-  });
+  for (LineReader reader(path, limit); reader.next();) lines.push_back({std::string(reader.line()), reader.is_whole()});
   return lines;
 }
 
@@ -46,7 +44,7 @@ TEST_CASE("files: lines of any length are read whole, up to a limit") {
   std::vector<Line> lines;
   std::vector<Line> limited;
   std::string text;
-  for (const std::size_t size : {65535U, 0U, 65536U, 200'000U, 3U, 65534U}) {  // around the size of a piece
+  for (const std::size_t size : {1048575U, 0U, 1048576U, 3'000'000U, 3U, 1048574U}) {  // around the size of a piece
     lines.push_back({std::string(size, 'x')});
     text += lines.back().text + "\n";
     limited.push_back({lines.back().text.substr(0, 3), size <= 3});
@@ -54,6 +52,7 @@ TEST_CASE("files: lines of any length are read whole, up to a limit") {
   const std::string path = written(files.path("long"), text);
   CHECK(lines_of(path) == lines);
   CHECK(lines_of(path, 3) == limited);
+  CHECK(lines_of(written(files.path("cut"), "abcd"), 3) == std::vector<Line>{{"abc", false}});
 }
 
-}  // namespace heddle::test::lines_test
+}  // namespace heddle::test::line_reader_test
