@@ -18,7 +18,7 @@ class SecondsOfSteps : public RunObserver {
  public:
   explicit SecondsOfSteps(IndexRange steps) : steps_(steps) {}
   void on_step(const StepRecord& record) override {
-    if (record.step >= steps_.begin && record.step < steps_.end()) seconds_ += record.seconds;
+    if (steps_.contains(record.step)) seconds_ += record.seconds;
   }
   double seconds() const { return seconds_; }
 

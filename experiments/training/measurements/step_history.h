@@ -76,15 +76,14 @@ class StepHistory {
   std::optional<std::int64_t> skipped() const { return skipped_; }
 
  private:
-  using NamedLosses = std::vector<std::pair<std::string, double>>;
-  static std::optional<double> of_head(const NamedLosses& losses, std::size_t head);
+  static std::optional<double> of_head(const std::vector<double>& losses, std::size_t head);
 
   std::deque<StepRecord> records_;
   std::deque<double> losses_;
   std::optional<double> first_loss_;
   std::optional<double> last_loss_;
-  NamedLosses first_losses_;
-  NamedLosses last_losses_;
+  std::vector<double> first_losses_;  // of each head
+  std::vector<double> last_losses_;
   std::optional<std::int64_t> skipped_;
 };
 

@@ -75,7 +75,8 @@ TEST_CASE("the table fits 100 columns with long names, 16 unequal ranks and larg
   const std::string name = "a_variant_whose_name_says_everything_about_what_it_is_and_then_some_more_for_good_measure_";
   for (const char* const end : {"one", "two", "f\u00FCnf"}) {
     VariantResult variant = variant_result(name + name + end, 16, 123456);
-    variant.steps = {step_record(0, -1.23456789e-300, 9), step_record(1, -1.23456789e-300, 123456)};
+    variant.steps = {step_record(0, -1.23456789e-300, 9), step_record(1, -1.23456789e-300, 123456),
+                     step_record(2, -1.23456789e-300, 3 * 123456)};
     for (RankResult& rank : variant.ranks) {
       for (std::int64_t& bytes : rank.peak.bytes)
         bytes = (std::int64_t{1023} << 40) + rank.rank * (std::int64_t{1} << 41);

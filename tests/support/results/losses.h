@@ -3,13 +3,18 @@
 
 #include <vector>
 
+#include <doctest/doctest.h>
+
 #include "experiments/training/measurements/result.h"
 
 namespace heddle::test {
 
-/// One per step; NaN where none was computed.
+/// One per step, in a run whose records are all kept.
 inline std::vector<double> losses_in(const VariantResult& result) {
-  return {result.steps.losses().begin(), result.steps.losses().end()};
+  REQUIRE(result.steps.has_first());
+  std::vector<double> losses;
+  for (const StepRecord& record : result.steps) losses.push_back(record.loss.value());
+  return losses;
 }
 
 }  // namespace heddle::test
