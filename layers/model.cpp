@@ -48,18 +48,21 @@ struct Model::Values {
   std::vector<Value> all;  // one for each form
 };
 
-Model::Model(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> placement,
+Model::Model(const std::shared_ptr<const ModelSpec>& spec, const std::shared_ptr<const ModelPlacement>& placement,
              Mesh::Coordinates at, const Construction& construction, const std::optional<IndexRange>& range)
-    : spec_(std::move(spec)),
-      placement_(std::move(placement)),
-      range_(range.value_or(IndexRange{0, spec_->last_value()})) {
+    : Model(spec, placement, at, construction, range.value_or(IndexRange{0, spec->last_value()}),
+            ValueForms(*spec, *placement)) {}
+
+Model::Model(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> placement,
+             Mesh::Coordinates at, const Construction& construction, const IndexRange& range, const ValueForms& forms)
+    : spec_(std::move(spec)), placement_(std::move(placement)), range_(range) {
   const auto& applications = spec_->applications();
   const auto begin = static_cast<std::size_t>(range_.begin);
   Construction own = construction;
-  for (std::size_t i = 0; i < begin; ++i) own.next_stream += applications[i].layer->streams();
+  for (std::size_t i = 0; i < begin; ++i) own.next_stream += applications[i].streams;
   for (std::size_t i = begin; i < static_cast<std::size_t>(range_.end()); ++i)
     layers_.push_back(applications[i].layer->build(own, applications[i].name, placement_->layout(*spec_, i, at)));
-  take_forms(ValueForms(*spec_, *placement_));
+  take_forms(forms);
   set_segments(marked_segments(*spec_, range_));
 }
 

@@ -20,8 +20,11 @@ class Model {
   /// Builds the applications of `range`, or all of them if it is empty. `construction` is that of the whole model: its
   /// next random stream is the one of the very first layer, so that the initial weights do not depend on the cut into
   /// stages. Layers that are marked for it are recomputed.
+  Model(const std::shared_ptr<const ModelSpec>& spec, const std::shared_ptr<const ModelPlacement>& placement,
+        Mesh::Coordinates at, const Construction& construction, const std::optional<IndexRange>& range = {});
+  /// `forms`: those of the spec in this placement, which all ranks share.
   Model(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> placement, Mesh::Coordinates at,
-        const Construction& construction, const std::optional<IndexRange>& range = {});
+        const Construction& construction, const IndexRange& range, const ValueForms& forms);
 
   /// Ascending ranges of applications, within the model's own range, which keep only their inputs and run again in the
   /// backward pass (segments.h). The model must not be moved or destroyed while a graph of it exists.

@@ -92,6 +92,8 @@ int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> 
     if (input < 0 || input > last_value()) fail("model: {} reads value {}, which comes later", name, input);
   Application application{std::move(name), std::move(layer), std::move(inputs)};
   application.depth = depth_;
+  application.parameters = application.layer->parameters().size();
+  application.streams = application.layer->streams();
   try {
     samples_.push_back(without_samples(application.layer->output(input_shapes(application, 1))));
   } catch (const InputError& error) {
@@ -114,8 +116,7 @@ Shape ModelSpec::evaluation_output_of(const Application& application) const {
 }
 
 bool ModelSpec::is_trained(const Application& application) const {
-  const std::size_t parameters = application.layer->parameters().size();
-  for (std::size_t i = 0; i < parameters; ++i)
+  for (std::size_t i = 0; i < application.parameters; ++i)
     if (application.layer->trains(i)) return true;
   return std::any_of(application.inputs.begin(), application.inputs.end(),
                      [this](int input) { return has_gradient(input); });
@@ -140,8 +141,8 @@ void ModelSpec::freeze(const std::vector<std::string>& patterns) {
     if (tensor.is_parameter()) names[tensor.application].push_back(tensor.name);
   for (std::size_t i = 0; i < applications_.size(); ++i) {
     LayerSpecPointer& layer = applications_[i].layer;
-    if (names[i].size() != layer->parameters().size())
-      fail("model: {} has {} parameters and {} names", applications_[i].name, layer->parameters().size(),
+    if (names[i].size() != applications_[i].parameters)
+      fail("model: {} has {} parameters and {} names", applications_[i].name, applications_[i].parameters,
            names[i].size());
     if (!names[i].empty()) layer = std::make_shared<FrozenLayer>(layer, names[i], shared);
     has_gradient_[i + 1] = is_trained(applications_[i]);
@@ -174,7 +175,7 @@ void ModelSpec::clear_requests() {
 
 std::uint32_t ModelSpec::streams() const {
   std::uint32_t sum = 0;
-  for (const Application& application : applications_) sum += application.layer->streams();
+  for (const Application& application : applications_) sum += application.streams;
   return sum;
 }
 

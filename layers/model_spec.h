@@ -30,6 +30,8 @@ class ModelSpec {
     std::optional<int> stage{};  // the pipeline stage, if the user names one
     bool recomputed = false;     // in the backward pass, rather than kept
     int depth = 0;               // 0 before the first block, i in the i-th of b blocks, b + 1 behind the last
+    std::size_t parameters = 0;  // the number of the layer's parameters
+    std::uint32_t streams = 0;   // the number of random streams that building the layer takes
   };
 
   /// `sample`: the shape of one sample, e.g. [height, width, channels].

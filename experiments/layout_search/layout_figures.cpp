@@ -102,6 +102,7 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
   PlacedModel& made = placed_[key];
   made = {.model = model,
           .placement = placement,
+          .forms = std::make_shared<ValueForms>(*model, *placement),
           .layers = std::move(layers),
           .messages = layer_messages(*model, *placement, options, costs)};
   for (const BalanceBy by : all_of<BalanceBy>)
@@ -192,9 +193,7 @@ LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
 
 LayoutFigures LayoutEstimator::figures_of(const Experiment& experiment, const PlacedModel& placed,
                                           Schedule schedule) const {
-  RunPlan plan;
-  plan.model = placed.model;
-  plan.placement = placed.placement;
+  RunPlan plan(placed.model, placed.placement, placed.forms);
   const auto loads_by = [&](BalanceBy by) { return placed.loads.at(static_cast<std::size_t>(by)); };
   plan.cut = cut_of(*plan.model, experiment, plan.placement->mesh, schedule, loads_by);
   plan.has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;

@@ -62,6 +62,7 @@ class LayoutEstimator {
   struct PlacedModel {
     std::shared_ptr<const ModelSpec> model;
     std::shared_ptr<const ModelPlacement> placement;
+    std::shared_ptr<const ValueForms> forms;
     std::vector<PlacedLayer> layers;
     std::vector<LayerMessages> messages;
     PerBalance<StageLoads> loads{};  // what loads_of gives

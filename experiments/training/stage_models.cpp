@@ -12,17 +12,17 @@ StageModels::StageModels(std::shared_ptr<const RunPlan> plan, const Rank& rank, 
     const bool is_mine = plan_->has_stage(rank.coordinates.pp, stage);
     for (std::int64_t i = range.begin; i < range.end(); ++i) {
       const ModelSpec::Application& application = applications[static_cast<std::size_t>(i)];
-      for (std::size_t p = application.layer->parameters().size(); p > 0; --p) {
-        if (is_mine) {
-          numbers_.push_back(all_parameters_);
-          depths_from_end_.push_back(plan_->model->depth_from_end(application));
-        }
-        ++all_parameters_;
+      for (std::size_t p = 0; is_mine && p < application.parameters; ++p) {
+        numbers_.push_back(all_parameters_ + static_cast<std::int64_t>(p));
+        depths_from_end_.push_back(plan_->model->depth_from_end(application));
       }
+      all_parameters_ += static_cast<std::int64_t>(application.parameters);
     }
     if (!is_mine) continue;
-    Model& model = models_.emplace(stage, Model(plan_->model, plan_->placement, rank.coordinates, construction, range))
-                       .first->second;
+    Model& model =
+        models_
+            .emplace(stage, Model(plan_->model, plan_->placement, rank.coordinates, construction, range, *plan_->forms))
+            .first->second;
     if (plan_->has_sqrt_segments) model.set_segments(sqrt_segments(range));
   }
 }

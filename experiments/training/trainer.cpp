@@ -172,10 +172,12 @@ void Trainer::end_at_broken_image() {
 }
 
 std::optional<double> Trainer::compute_gradients(std::int64_t step) {
-  const std::vector<std::int64_t> batch = batches_.indices(step);
-  if (heads_)
+  std::vector<std::int64_t> batch;
+  if (heads_) {
+    batch = batches_.indices(step);
     heads_->begin_step(
         step, heads_->samples() ? batches_.labels(batch, {0, experiment_.train.batch}) : std::vector<std::int64_t>());
+  }
   const std::optional<LossScale>& loss_scale = parameters_->loss_scale();
   const double scale = loss_scale ? loss_scale->scale() : 1;
   TrainingTools tools{experiment_, tracer_, images_, batches_, heads_.get(), parameters_->buckets(), scale};

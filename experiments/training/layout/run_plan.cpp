@@ -55,6 +55,12 @@ ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline
   return model;
 }
 
+RunPlan::RunPlan(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> layout,
+                 std::shared_ptr<const ValueForms> known_forms)
+    : model(std::move(spec)),
+      placement(std::move(layout)),
+      forms(known_forms ? std::move(known_forms) : std::make_shared<ValueForms>(*model, *placement)) {}
+
 ScheduleShape shape_of(const Experiment& experiment) {
   const PipelineConfig& pipeline = experiment.pipeline;
   const int chunks = pipeline.chunks > 0 ? static_cast<int>(pipeline.chunks) : default_chunks(pipeline.schedule);
@@ -75,17 +81,18 @@ Schedule schedule_of(const Experiment& experiment) {
 
 std::shared_ptr<const RunPlan> plan_run(const Experiment& experiment, const std::shared_ptr<const ModelSpec>& model,
                                         const Mesh& mesh, const std::vector<double>& seconds) {
-  auto plan = std::make_shared<RunPlan>();
-  plan->placement = std::make_shared<ModelPlacement>(placement_of(*model, experiment, mesh));
+  auto placement = std::make_shared<ModelPlacement>(placement_of(*model, experiment, mesh));
   Schedule schedule = schedule_of(experiment);
   const std::vector<int> rank_of = schedule.rank_of;
   if (mesh.size(Axis::copies) != schedule.copies())
     fail<InputError>("mesh: expected {}, as many as pipeline.schedule {} has, got {}",
                      counted(schedule.copies(), "copy of each stage", "copies of each stage"),
                      experiment.pipeline.schedule, mesh.size(Axis::copies));
-  plan->cut = cut_of(*model, experiment, *plan->placement, schedule, seconds);
+  StageCut cut = cut_of(*model, experiment, *placement, schedule, seconds);
+  auto recomputed = std::make_shared<ModelSpec>(with_recomputed_layers(*model, experiment.pipeline));
+  auto plan = std::make_shared<RunPlan>(std::move(recomputed), std::move(placement));
+  plan->cut = std::move(cut);
   plan->has_sqrt_segments = experiment.pipeline.recompute == Recompute::sqrt;
-  plan->model = std::make_shared<ModelSpec>(with_recomputed_layers(*model, experiment.pipeline));
   const bool has_backward = !is_forward_only(schedule);
   plan->training = make_program(std::move(schedule));
   if (experiment.train.forward_only)

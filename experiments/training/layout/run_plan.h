@@ -13,8 +13,14 @@
 namespace heddle {
 
 struct RunPlan {
+  /// `known_forms`: those of the model in this placement, which are computed if they are null.
+  RunPlan(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> layout,
+          std::shared_ptr<const ValueForms> known_forms = nullptr);
+
   std::shared_ptr<const ModelSpec> model;
   std::shared_ptr<const ModelPlacement> placement;
+  /// All values of the model, in the placements in which layers read them.
+  std::shared_ptr<const ValueForms> forms;
   StageCut cut;
   /// Stages keep only the inputs of segments of their layers.
   bool has_sqrt_segments = false;

@@ -14,7 +14,6 @@ namespace {
 /// The bytes of all micro-batches between rank 0 and its neighbours along pp.
 std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPlan& plan,
                                       const PlannerOptions& options) {
-  const ValueForms forms(*plan.model, *plan.placement);
   std::int64_t bytes = 0;
   for (int copy = 0; copy < plan.copies(); ++copy) {
     const std::vector<int>& rank_of = plan.training->schedule.ranks_of_copy(copy);
@@ -22,7 +21,7 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
     for (int stage = 0; stage + 1 < plan.stages(); ++stage) {
       if (is_mine(stage) == is_mine(stage + 1)) continue;
       const CrossingBytes crossing =
-          crossing_bytes(*plan.model, *plan.placement, forms, static_cast<int>(plan.range(stage).end()),
+          crossing_bytes(*plan.model, *plan.placement, *plan.forms, static_cast<int>(plan.range(stage).end()),
                          options.samples, options.precision.activations, !experiment.train.forward_only);
       bytes += options.micro_batches * (is_mine(stage) ? crossing.forward : crossing.backward);
     }
@@ -56,8 +55,7 @@ std::int64_t StepBytes::total() const {
 
 std::int64_t squares_of(const Experiment& experiment, const ModelSpec& model) {
   auto squares = static_cast<std::int64_t>(experiment.heads());
-  for (const auto& application : model.applications())
-    squares += static_cast<std::int64_t>(application.layer->parameters().size());
+  for (const auto& application : model.applications()) squares += static_cast<std::int64_t>(application.parameters);
   return squares;
 }
 

@@ -20,17 +20,16 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
   }
   for (int stage = 0; stage < plan.stages(); ++stage)
     result.stage_begins.push_back(plan.model->applications()[static_cast<std::size_t>(plan.range(stage).begin)].name);
-  const ValueForms forms(*plan.model, *plan.placement);
   const std::int64_t samples = shard(experiment.train.batch, experiment.train.micro_batches, 0).size;
   for (int rank = 0; rank < result.schedule.size(); ++rank) {
     int last = 0;
     for (int stage = 0; stage < plan.stages(); ++stage)
       if (plan.has_stage(rank, stage)) last = stage;
     std::string made;
-    for (const std::size_t form : forms.crossing(static_cast<int>(plan.range(last).end()))) {
+    for (const std::size_t form : plan.forms->crossing(static_cast<int>(plan.range(last).end()))) {
       if (!made.empty()) made += ' ';
       made += to_string(experiment.precision().activations,
-                        plan.model->shape(forms.all()[form].value, samples, !forward_only));
+                        plan.model->shape(plan.forms->all()[form].value, samples, !forward_only));
     }
     result.outputs.push_back(made);
   }

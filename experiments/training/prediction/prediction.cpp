@@ -27,7 +27,8 @@ class Prediction {
         layers_(layers),
         mesh_(plan.placement->mesh),
         options_(planner_options(experiment, *plan.model, mesh_)),
-        schedule_((experiment.train.forward_only ? plan.forward : plan.training)->schedule) {
+        schedule_((experiment.train.forward_only ? plan.forward : plan.training)->schedule),
+        trained_elements_(std::max(trained_elements_of_all(), 1.0)) {
     if (!experiment.is_virtual_time() || head_ranks() * plan.copies() == 1) return;
     for (const LayerCosts& head : planned_heads(experiment, *plan.model, options_, plan.last_rank()))
       for (const CollectiveCost& collective : head.collectives)
@@ -135,11 +136,8 @@ class Prediction {
     return sums;
   }
   /// A copied byte is read and written.
-  double copy_seconds() const {
-    return profile_.optimizer / std::max(trained_elements(), 1.0) * 2 / options_.update_bytes();
-  }
-  /// The trained elements of the model and of replicated heads.
-  double trained_elements() const {
+  double copy_seconds() const { return profile_.optimizer / trained_elements_ * 2 / options_.update_bytes(); }
+  double trained_elements_of_all() const {
     double all = replicated_elements();
     for (const ModelSpec::Application& application : plan_.model->applications())
       all += static_cast<double>(application.layer->trained_elements());
@@ -245,18 +243,17 @@ class Prediction {
       for (std::int64_t i = plan_.range(stage).begin; i < plan_.range(stage).end(); ++i)
         mine += layers_[static_cast<std::size_t>(i)].stepped;
     }
-    return profile_.optimizer * mine / std::max(trained_elements(), 1.0) / speed(rank);
+    return profile_.optimizer * mine / trained_elements_ / speed(rank);
   }
 
   /// The second of two copies is counted with the links of the first, whose mirror image it is.
   std::function<TransferCosts(int, int)> transfers() const {
     if (!experiment_.is_virtual_time()) return {};
-    const ValueForms forms(*plan_.model, *plan_.placement);
     std::vector<CrossingBytes> out_of;  // each stage but the last
     for (int stage = 0; stage + 1 < plan_.stages(); ++stage)
-      out_of.push_back(crossing_bytes(*plan_.model, *plan_.placement, forms, static_cast<int>(plan_.range(stage).end()),
-                                      options_.samples, experiment_.precision().activations,
-                                      !experiment_.train.forward_only));
+      out_of.push_back(crossing_bytes(*plan_.model, *plan_.placement, *plan_.forms,
+                                      static_cast<int>(plan_.range(stage).end()), options_.samples,
+                                      experiment_.precision().activations, !experiment_.train.forward_only));
     return [this, out_of = std::move(out_of)](int from, int to) {
       const Link& link = experiment_.links.link(world_rank(plan_.rank_of()[static_cast<std::size_t>(from)]),
                                                 world_rank(plan_.rank_of()[static_cast<std::size_t>(to)]));
@@ -288,7 +285,8 @@ class Prediction {
   const Mesh mesh_;
   const PlannerOptions options_;
   const Schedule& schedule_;
-  std::vector<double> speeds_;  // of the ranks of the pipeline
+  const double trained_elements_;  // of the model and of replicated heads, at least 1
+  std::vector<double> speeds_;     // of the ranks of the pipeline
   // The seconds of the head's messages in a step: of those that come with the loss, and of those with the weights.
   double loss_messages_ = 0;
   double weight_messages_ = 0;

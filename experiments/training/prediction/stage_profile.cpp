@@ -95,9 +95,8 @@ Schedule on_one_rank(Schedule schedule) {
 
 std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared_ptr<const ModelSpec> model,
                                            const StageCut& cut, const Schedule& schedule) {
-  auto plan = std::make_shared<RunPlan>();
-  plan->model = std::move(model);
-  plan->placement = std::make_shared<ModelPlacement>(placement_of(*plan->model, serial, mesh_of(serial)));
+  auto placement = std::make_shared<ModelPlacement>(placement_of(*model, serial, mesh_of(serial)));
+  auto plan = std::make_shared<RunPlan>(std::move(model), std::move(placement));
   plan->cut = cut;
   plan->has_sqrt_segments = serial.pipeline.recompute == Recompute::sqrt;
   if (serial.train.forward_only)
