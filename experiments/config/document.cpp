@@ -1,5 +1,6 @@
 #include "experiments/config/document.h"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -39,9 +40,12 @@ std::string read_config_text(const std::filesystem::path& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail<InputError>("{}: cannot be read: {}", path.string(), std::strerror(errno));
-  std::string text(max_json_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::string text;
+  std::array<char, 1 << 16> piece;  // it may be a pipe, whose size is not known
+  do {
+    file.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  } while (file && text.size() <= max_json_bytes);
   if (file.bad()) fail<InputError>("{}: cannot be read: {}", path.string(), std::strerror(errno));
   if (text.size() > max_json_bytes)
     fail<InputError>("{}: expected at most {} MiB", path.string(), max_json_bytes >> 20);

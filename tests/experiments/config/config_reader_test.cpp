@@ -247,6 +247,8 @@ TEST_CASE("config reader: a file that cannot be read names the file") {
   const auto large = folder / "large.json";
   std::ofstream(large) << std::string(max_json_bytes + 1, ' ');
   CHECK(error_of_file(large) == large.string() + ": expected at most 16 MiB");
+  std::ofstream(large) << "{" << std::string(200'000, ' ') << "3}";
+  CHECK(error_of_file(large).starts_with(large.string() + ": line 1, column 200002: "));
   std::filesystem::remove_all(folder);
 }
 
