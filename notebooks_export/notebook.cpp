@@ -11,6 +11,7 @@
 
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "framework/files/untrusted_json.h"
 #include "notebooks_export/cells.h"
 #include "notebooks_export/embedded_files.h"
 #include "notebooks_export/page.h"
@@ -61,7 +62,7 @@ struct Summary {
 };
 
 Summary read_summary(const std::filesystem::path& path) {
-  const OrderedJson json = OrderedJson::parse(read_file(path, max_summary), nullptr, false);
+  const auto json = parse_untrusted_json<OrderedJson>(read_file(path, max_summary));
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("variants"))
     fail<InputError>("{}: is not the summary of a run", path.string());
   Summary summary{.name = json["name"].get<std::string>()};

@@ -141,8 +141,8 @@ class Builder {
   }
   template <class Data>
   bool open(Data data) {
-    if (frames_.size() == max_json_nesting) {
-      fail<InputError>("{}: {}: expected at most {} levels of nesting", name_, shortened(pointer()), max_json_nesting);
+    if (frames_.size() == max_json_levels) {
+      fail<InputError>("{}: {}: expected at most {} levels of nesting", name_, shortened(pointer()), max_json_levels);
     }
     Value value = make(std::move(data));
     frames_.emplace_back().value = std::move(value);

@@ -8,11 +8,11 @@
 
 #include "experiments/config/value.h"
 #include "framework/error.h"
+#include "framework/files/untrusted_json.h"
 
 namespace heddle {
 
 inline constexpr std::size_t max_json_bytes = std::size_t{16} << 20;
-inline constexpr std::size_t max_json_nesting = 64;
 inline constexpr std::size_t max_json_values = 1'000'000;
 
 /// The text is not JSON. The message starts with the name that parse_json was given.

@@ -127,8 +127,8 @@ Setting parse_setting(std::string_view text) {
     if (dot == std::string_view::npos) break;
     path.remove_prefix(dot + 1);
   }
-  if (setting.path.size() > max_json_nesting) {
-    fail<InputError>("--set {}: expected at most {} levels of nesting", shortened(text), max_json_nesting);
+  if (setting.path.size() > max_json_levels) {
+    fail<InputError>("--set {}: expected at most {} levels of nesting", shortened(text), max_json_levels);
   }
   const std::string_view value = text.substr(equals + 1);
   const std::string name = "--set " + shortened(setting.dotted());

@@ -14,6 +14,7 @@
 #include "notebooks_export/embedded_files.h"
 #include "notebooks_export/page.h"
 #include "notebooks_export/process.h"
+#include "tests/support/files/deep_json.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
@@ -204,7 +205,8 @@ TEST_CASE("a folder without a run's summary is an error that names the file") {
   const std::string summary = (scratch / "./summary.json").string();
   CHECK(message_of<InputError>([&] { write_notebook(scratch / "."); }) ==
         summary + ": cannot be read: No such file or directory");
-  for (const char* const text : {"", "[]", "{\"name\": 3, \"variants\": []}", "{\"name\": \"x\"}"}) {
+  const std::string deep = R"({"name": "x", "variants": [{"stages": )" + deep_json() + "}]}";
+  for (const std::string_view text : {"", "[]", "{\"name\": 3, \"variants\": []}", "{\"name\": \"x\"}", deep.c_str()}) {
     write_file_atomically(summary, text);
     CHECK(message_of<InputError>([&] { write_notebook(scratch / "."); }) == summary + ": is not the summary of a run");
   }

@@ -14,6 +14,7 @@
 #include "experiments/results/table.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "framework/files/untrusted_json.h"
 
 namespace heddle {
 
@@ -46,8 +47,9 @@ OrderedJson summary_of(const std::filesystem::path& folder, const std::string& p
   const std::string text = is_schedule                     ? printed
                            : std::filesystem::exists(file) ? read_file(file, max_summary_bytes)
                                                            : "";
-  OrderedJson summary = OrderedJson::parse(text, nullptr, false);
-  return summary.is_discarded() ? OrderedJson::object() : summary;
+  auto summary = parse_untrusted_json<OrderedJson>(text);
+  if (summary.is_discarded()) summary = OrderedJson::object();
+  return summary;
 }
 
 class Reproduction {

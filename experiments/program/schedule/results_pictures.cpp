@@ -15,6 +15,7 @@
 #include "experiments/results/summary.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "framework/files/untrusted_json.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedule_csv.h"
 
@@ -80,7 +81,7 @@ void draw_schedules_of(const fs::path& results) {
   std::error_code ignored;
   const fs::path summary_file = results / "summary.json";
   if (!fs::exists(summary_file, ignored)) return;
-  const nlohmann::json summary = nlohmann::json::parse(read_file(summary_file, max_summary_bytes), nullptr, false);
+  const auto summary = parse_untrusted_json<nlohmann::json>(read_file(summary_file, max_summary_bytes));
   if (!summary.is_object() || !summary.contains("variants")) return;
   const fs::path folder = results / "figures";
   const auto file = [&](std::size_t number) { return folder / fmt::format("schedule-{}.svg", number); };

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/files/atomic_file.h"
+#include "tests/support/files/deep_json.h"
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
@@ -125,7 +126,9 @@ TEST_CASE("damaged results are named with the file and the reason, and no page i
         "heddle: " + file + ": the variant \"other\" is not in " + a + "/experiment.json\n");
   CHECK(with("/variants", Json::array()) == "heddle: " + file + ": has no variants\n");
   write_file_atomically(file, text.substr(0, text.size() / 2));
-  CHECK(error() == "heddle: " + file + ": is not JSON\n");
+  CHECK(error() == "heddle: " + file + ": is not JSON, or has more than 64 levels of nesting\n");
+  write_file_atomically(file, R"({"variants": [{"name": )" + deep_json() + "}]}");
+  CHECK(error() == "heddle: " + file + ": is not JSON, or has more than 64 levels of nesting\n");
   fs::remove(file);
   CHECK(error() == "heddle: " + file + ": cannot be read: No such file or directory\n");
   write_file_atomically(file, text);

@@ -5,6 +5,7 @@
 
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "tests/support/files/deep_json.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
@@ -61,7 +62,9 @@ TEST_CASE("a damaged schedule of a results folder is named, and a damaged summar
   const std::string order = message_of<InputError>([&] { draw_schedules_of(scratch / "."); });
   CHECK(order.starts_with((scratch / "./schedule.csv").string() + ": rank "));
   CHECK(order.find('\n') == std::string::npos);
-  for (const char* const text : {"", "[]", "{}", R"({"variants": 3})", R"({"variants": [3, null, {"stages": "x"}]})"}) {
+  const std::string deep = R"({"variants": [{"stages": )" + deep_json() + "}]}";
+  for (const std::string_view text :
+       {"", "[]", "{}", R"({"variants": 3})", R"({"variants": [3, null, {"stages": "x"}]})", deep.c_str()}) {
     write_file_atomically(scratch / "summary.json", text);
     draw_schedules_of(scratch / ".");
   }

@@ -9,6 +9,7 @@
 
 #include "experiments/export/npy.h"
 #include "framework/description/text.h"
+#include "tests/support/files/deep_json.h"
 #include "tests/support/program/trained.h"
 #include "tests/support/scratch.h"
 
@@ -163,6 +164,9 @@ TEST_CASE("the automatic threshold is that of the evaluation, or at a FAR on the
   const Json by_evaluation = walk.found({walk.path("g.npy"), walk.path("p.npy"), "--flip"});
   CHECK(by_evaluation["threshold"]["similarity"].get<double>() == 1 - 1.2 / 2);
   CHECK(by_evaluation["threshold"]["from"] == "the threshold of \"lfw\" in " + summary);
+  write_file_atomically(summary, R"({"variants": [{"name": )" + deep_json() + "}]}");
+  CHECK(walk.found({walk.path("g.npy"), walk.path("p.npy"), "--flip"})["threshold"].is_null());
+  write_file_atomically(summary, recorded.dump());
 
   // The evaluation compared embeddings with mirrored images, --set or not.
   const Called unlike =

@@ -13,6 +13,7 @@
 #include "framework/description/printable.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "framework/files/untrusted_json.h"
 #include "framework/tensors/memory.h"
 
 namespace heddle {
@@ -160,8 +161,9 @@ std::optional<double> ComparedRun::peak_total() const {
 
 std::vector<ComparedRun> read_runs(const fs::path& folder) {
   const fs::path file = folder / "summary.json";
-  const OrderedJson summary = OrderedJson::parse(read_file(file, max_summary_bytes), nullptr, false);
-  if (summary.is_discarded()) fail<InputError>("{}: is not JSON", file.string());
+  const auto summary = parse_untrusted_json<OrderedJson>(read_file(file, max_summary_bytes));
+  if (summary.is_discarded())
+    fail<InputError>("{}: is not JSON, or has more than {} levels of nesting", file.string(), max_json_levels);
   Experiments experiments = read_experiments(folder / "experiment.json");
   std::vector<ComparedRun> runs;
   const std::vector<Entry> variants = Entry(summary, file, "")["variants"].items();

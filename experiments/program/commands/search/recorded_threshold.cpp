@@ -6,6 +6,7 @@
 #include "experiments/results/summary.h"
 #include "framework/description/printable.h"
 #include "framework/files/atomic_file.h"
+#include "framework/files/untrusted_json.h"
 
 namespace heddle {
 
@@ -37,7 +38,7 @@ std::optional<SearchThreshold> recorded_threshold(const FoundCheckpoint& checkpo
   const std::filesystem::path file = checkpoint.folder.parent_path().parent_path() / "summary.json";
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return {};
-  const OrderedJson summary = OrderedJson::parse(read_file(file, max_summary_bytes), nullptr, false);
+  const auto summary = parse_untrusted_json<OrderedJson>(read_file(file, max_summary_bytes));
   for (const OrderedJson& variant : member(summary, "variants")) {
     const OrderedJson name = member(variant, "name");
     if (!name.is_string() || folder_name(name.get<std::string>()) != checkpoint.folder.filename().string()) continue;
