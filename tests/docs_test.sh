@@ -57,6 +57,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle search results/orl_faces gallery.npy PATH/TO/PROBES --index index.npy"]=$results
   ["./heddle export results/orl_faces --format onnx --out model.onnx"]=$results
   ["HEDDLE_PRESET=asan HEDDLE_TEST_MUTATIONS=0-1000000 ./heddle test --source-file='*_mutations_test.cpp'"]=$long
+  ["tests/fuzz/fuzz.py --seconds 60"]=$long
   ["./heddle export results/orl_faces --format safetensors --out model"]=$results
   ["./heddle import backbone.pth --out backbone.safetensors"]="needs a file of PyTorch; tests/experiments/import has some"
   ["./heddle notebook results/exact_or_sampled"]=$results

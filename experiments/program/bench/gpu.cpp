@@ -90,13 +90,20 @@ class GpuBench {
   /// 3 x 3 convolutions of the first and third group of a ResNet: forward, and both gradients.
   void convolutions(Device& device, DType dtype) {
     constexpr std::int64_t batch = 128;
-    for (const auto& [size, channels] : {std::pair<std::int64_t, std::int64_t>{56, 64}, {14, 256}}) {
+    struct Geometry {  // clang 14 has no lambdas that capture structured bindings
+      std::int64_t size;
+      std::int64_t channels;
+    };
+    for (const Geometry& shape : {Geometry{56, 64}, Geometry{14, 256}}) {
       const auto gradient = std::make_shared<Accumulator>(Category::gradients);
       const auto weight_gradient = std::make_shared<Accumulator>(Category::gradients);
-      const Variable x = Variable::input(drawn(device, {batch, size, size, channels}, dtype), gradient);
-      const Variable weight = Variable::parameter(drawn(device, {channels, 3, 3, channels}, dtype), weight_gradient);
+      const Variable x =
+          Variable::input(drawn(device, {batch, shape.size, shape.size, shape.channels}, dtype), gradient);
+      const Variable weight =
+          Variable::parameter(drawn(device, {shape.channels, 3, 3, shape.channels}, dtype), weight_gradient);
       const auto forward = [&] { return conv2d(x, weight, {}, {.padding = {1, 1}}); };
-      const double flops = 2.0 * static_cast<double>(batch * size * size * channels * channels * 9);
+      const double flops =
+          2.0 * static_cast<double>(batch * shape.size * shape.size * shape.channels * shape.channels * 9);
       const double alone = min_seconds(device, [&] { (void)forward(); });
       const double both = min_seconds(device, [&] {
         const Variable y = forward();
@@ -105,8 +112,8 @@ class GpuBench {
         weight_gradient->clear();
       });
       const auto add_row = [&](const char* part, double parts, double seconds) {
-        add({.name = fmt::format("convolution 3 x 3, {0} x {0} x {1}, batch {2}, {3}, {4}", size, channels, batch,
-                                 name_of(dtype), part),
+        add({.name = fmt::format("convolution 3 x 3, {0} x {0} x {1}, batch {2}, {3}, {4}", shape.size, shape.channels,
+                                 batch, name_of(dtype), part),
              .value = parts * flops / seconds / tera,
              .unit = "TFLOP/s"});
       };

@@ -55,7 +55,12 @@ template <class Vector>
 float multiply_add_256() {
   return multiply_add<Vector256>();
 }
-[[gnu::target("avx512f,prefer-vector-width=512")]] float multiply_add_512() {
+#ifdef __clang__  // it knows no target prefer-vector-width, and uses the types' own width
+[[gnu::target("avx512f")]]
+#else
+[[gnu::target("avx512f,prefer-vector-width=512")]]
+#endif
+float multiply_add_512() {
   return multiply_add<Vector512>();
 }
 

@@ -36,16 +36,6 @@ std::vector<std::string> files_with(const std::vector<std::string_view>& endings
   return files;
 }
 
-/// Computes the checksums of all chunks anew up to the first that does not end within the file.
-void repair_checksums(Bytes& png) {
-  std::size_t at = 8;
-  while (at + 12 <= png.size()) {
-    repair_checksum(png, at);
-    at += 12 +
-          (std::size_t{png[at]} << 24 | std::size_t{png[at + 1]} << 16 | std::size_t{png[at + 2]} << 8 | png[at + 3]);
-  }
-}
-
 void decode(const Bytes& bytes, RandomStream& draws) {
   constexpr std::array<int, 4> reductions{1, 2, 4, 8};
   const int reduction = reductions[draws.below(4)];

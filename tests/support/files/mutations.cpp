@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
 
 #include <doctest/doctest.h>
 
@@ -61,11 +60,6 @@ std::string mutated(std::string bytes, std::string_view inserted, RandomStream& 
     }
   }
   return bytes;
-}
-
-void rewrite(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::remove(path);
-  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 void check_mutations(std::uint64_t inputs, double min_refused, const std::string& prefix, const MutatedReader& read) {

@@ -3,22 +3,18 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 
 #include "framework/scalars/random.h"
+#include "tests/support/files/rewrite.h"
 
 namespace heddle::test {
 
 /// The bytes after one to four edits: one is changed, some are removed, repeated elsewhere, or made as large or as
 /// small as a number can be, one of `inserted` comes in, or the rest is cut off.
 std::string mutated(std::string bytes, std::string_view inserted, RandomStream& draws);
-
-/// Writes a file in place of the old one, which is removed first: ext4 waits for the disk when a file is truncated and
-/// written again.
-void rewrite(const std::filesystem::path& path, std::string_view bytes);
 
 /// Reads mutated input. It draws all that it needs from the stream, which depends on the number of the input only.
 using MutatedReader = std::function<void(RandomStream&)>;

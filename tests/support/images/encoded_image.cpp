@@ -110,6 +110,15 @@ void repair_checksum(Bytes& png, std::size_t chunk) {
   std::copy(checksum.begin(), checksum.end(), png.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
+void repair_checksums(Bytes& png) {
+  std::size_t at = 8;
+  while (at + 12 <= png.size()) {
+    repair_checksum(png, at);
+    at += 12 +
+          (std::size_t{png[at]} << 24 | std::size_t{png[at + 1]} << 16 | std::size_t{png[at + 2]} << 8 | png[at + 3]);
+  }
+}
+
 Bytes exif_block(std::uint8_t orientation, bool is_little_endian) {
   if (is_little_endian)
     return {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0, 0, 0, 0, 0};

@@ -38,6 +38,8 @@ struct RawPng {
 Bytes encode_png(const RawPng& png);
 /// Computes the checksum of the chunk that begins at this byte anew, if the chunk ends within the file.
 void repair_checksum(Bytes& png, std::size_t chunk);
+/// The same for all chunks up to the first that does not end within the file.
+void repair_checksums(Bytes& png);
 
 /// A block of EXIF that has nothing but an orientation.
 Bytes exif_block(std::uint8_t orientation, bool is_little_endian = true);
