@@ -65,7 +65,7 @@ void add_images(const Folder& folder) {
     if (!std::filesystem::exists(folder / name)) (void)written(folder / name, "");
 }
 
-void decode_both(const Bytes& bytes, const Folder& folder) {
+void decode_image_and_header(const Bytes& bytes, const Folder& folder) {
   constexpr std::array<int, 4> reductions{1, 2, 4, 8};
   const std::string name = (folder / "image").string();
   const ImageHeader header = decode_image_header(bytes, bytes.size(), name);
@@ -78,13 +78,13 @@ void decode_both(const Bytes& bytes, const Folder& folder) {
 }
 
 void read_image(std::string_view bytes, const Folder& folder) {
-  decode_both(bytes_of(bytes), folder);
+  decode_image_and_header(bytes_of(bytes), folder);
 }
 
 void read_png(std::string_view bytes, const Folder& folder) {
   Bytes png = bytes_of(bytes);
   repair_checksums(png);
-  decode_both(png, folder);
+  decode_image_and_header(png, folder);
 }
 
 void read_records(std::string_view bytes, const Folder& folder) {

@@ -59,7 +59,7 @@ def keep(name, corpus):
         KEPT.mkdir(exist_ok=True)
         with zipfile.ZipFile(KEPT / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as inputs:
             for file in sorted(fewest.iterdir()):  # without the time, so that equal inputs make equal files
-                inputs.writestr(zipfile.ZipInfo(file.name[:16]), file.read_bytes(), zipfile.ZIP_DEFLATED)
+                inputs.writestr(zipfile.ZipInfo(file.name), file.read_bytes(), zipfile.ZIP_DEFLATED)
     return True
 
 
