@@ -21,6 +21,8 @@ constexpr std::array shipped{
     ScheduleType{"gpipe", "all forward, then all backward (Huang et al. 2019)", gpipe, 1, 1},
     ScheduleType{"1f1b", "one forward, one backward: gpipe's time, less memory (Narayanan et al. 2021)", one_f_one_b, 1,
                  1},
+    ScheduleType{"eager_1f1b", "1f1b that hides its messages, with twice the memory (Zhuang et al. 2022)", eager_1f1b,
+                 1, 1},
     ScheduleType{"interleaved",
                  "1f1b over several stages per rank, with a smaller bubble (Narayanan et al. 2021)",
                  interleaved,
@@ -76,6 +78,23 @@ const ScheduleType& type_named(std::string_view name) {
   fail<InputError>("unknown schedule {}: expected one of {}", name, fmt::join(names, ", "));
 }
 
+/// Warm-up, then one forward after each backward. `alive(r)` is the largest number of micro-batches between forward and
+/// backward on rank r.
+template <class Alive>
+Schedule one_forward_after_each_backward(const ScheduleShape& shape, const Alive& alive) {
+  Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    int forward = 0;
+    for (int i = 0; i < shape.micro_batches; ++i) {
+      const int end = std::min(shape.micro_batches, i + alive(rank));
+      for (; forward < end; ++forward) list.push_back({ActionKind::forward, rank, forward});
+      list.push_back({ActionKind::backward, rank, i});
+    }
+  }
+  return schedule;
+}
+
 }  // namespace
 
 /// Bubble rate (p-1)/p; one micro-batch is alive.
@@ -118,17 +137,18 @@ Schedule gpipe(const ScheduleShape& shape) {
 ///   1:    F0 F1    B0 F2 B1 F3 B2    B3
 ///   2:       F0 B0 F1 B1 F2 B2 F3 B3
 Schedule one_f_one_b(const ScheduleShape& shape) {
-  Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
-    int forward = 0;
-    for (int i = 0; i < shape.micro_batches; ++i) {
-      const int alive = std::min(shape.micro_batches, i + shape.ranks - rank);
-      for (; forward < alive; ++forward) list.push_back({ActionKind::forward, rank, forward});
-      list.push_back({ActionKind::backward, rank, i});
-    }
-  }
-  return schedule;
+  return one_forward_after_each_backward(shape, [&](int rank) { return shape.ranks - rank; });
+}
+
+/// Zhuang et al. 2022, "On optimizing the communication of model parallelism" (arXiv 2211.05322): eager-1F1B. Bubble
+/// and makespan of 1f1b where messages take no time; min(m, 2(p-r)-1) micro-batches are alive on rank r. Between a
+/// result and its use on the next rank stands an action of another micro-batch, beside which the message is sent.
+///
+///   0: F0 F1 F2 F3 F4 B0 F5 B1    B2    ..
+///   1:    F0 F1 F2 B0 F3 B1 F4 B2    B3 ..
+///   2:       F0 B0 F1 B1 F2 B2 F3 B3 ..
+Schedule eager_1f1b(const ScheduleShape& shape) {
+  return one_forward_after_each_backward(shape, [&](int rank) { return 2 * (shape.ranks - rank) - 1; });
 }
 
 std::span<const ScheduleType> schedule_types() {

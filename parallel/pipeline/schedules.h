@@ -24,6 +24,7 @@ struct ScheduleShape {
 Schedule naive(const ScheduleShape& shape);           // one micro-batch after another: no two ranks compute at once
 Schedule gpipe(const ScheduleShape& shape);           // Huang et al. 2019
 Schedule one_f_one_b(const ScheduleShape& shape);     // `1f1b`: Narayanan et al. 2019, 2021 (with flushes)
+Schedule eager_1f1b(const ScheduleShape& shape);      // Zhuang et al. 2022: a longer warm-up hides messages
 Schedule interleaved(const ScheduleShape& shape);     // Narayanan et al. 2021: interleaved 1f1b
 Schedule looped_bfs(const ScheduleShape& shape);      // Lamy-Poirier 2023: breadth-first
 Schedule zb_h1(const ScheduleShape& shape);           // Qi et al. 2023, zero bubble

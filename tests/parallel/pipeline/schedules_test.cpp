@@ -43,7 +43,7 @@ TEST_CASE("schedule: stages loop over the ranks, or go down and up again") {
   CHECK(wave_stages(3, 3) == std::vector<int>{0, 1, 2, 2, 1, 0, 0, 1, 2});
 }
 
-TEST_CASE("schedule: naive, gpipe and 1f1b are their papers' pictures") {
+TEST_CASE("schedule: naive, gpipe, 1f1b and eager_1f1b are their papers' pictures") {
   const ScheduleShape shape{3, 4};
   CHECK(text_of(naive({2, 2}).ranks[0]) == "0F0 0B0 0F1 0B1");
   CHECK(text_of(gpipe(shape).ranks[1]) == "1F0 1F1 1F2 1F3 1B0 1B1 1B2 1B3");
@@ -51,6 +51,9 @@ TEST_CASE("schedule: naive, gpipe and 1f1b are their papers' pictures") {
   CHECK(text_of(schedule.ranks[0]) == "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3");
   CHECK(text_of(schedule.ranks[1]) == "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3");
   CHECK(text_of(schedule.ranks[2]) == "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3");
+  CHECK(text_of(eager_1f1b({3, 6}).ranks[0]) == "0F0 0F1 0F2 0F3 0F4 0B0 0F5 0B1 0B2 0B3 0B4 0B5");
+  CHECK(text_of(eager_1f1b({3, 6}).ranks[1]) == "1F0 1F1 1F2 1B0 1F3 1B1 1F4 1B2 1F5 1B3 1B4 1B5");
+  CHECK(text_of(eager_1f1b({3, 6}).ranks[2]) == "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3 2F4 2B4 2F5 2B5");
 }
 
 TEST_CASE("schedule: several stages per rank, separate weight parts, and overlapped pairs are their papers' pictures") {
