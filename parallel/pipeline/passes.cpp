@@ -96,6 +96,98 @@ UnitTimes unit_times(const Schedule& schedule) {
   return times;
 }
 
+/// Adds H to all ranks at the ends of periods, in which each rank computes at most one forward and one backward of each
+/// of its stages, and nothing that needs what another one computes in the same period. All ranks then reach an H after
+/// equally much work. Empty if micro-batches take longer from one stage to the next than a period: a schedule needs
+/// 2(p - r) - 1 micro-batches alive on rank r to keep up.
+class LossByPeriod {
+ public:
+  explicit LossByPeriod(const Schedule& schedule)
+      : schedule_(schedule), result_(schedule), next_(schedule.ranks.size()), stages_(schedule.ranks.size()) {
+    const std::size_t cells = cell(schedule.stages(), 0);
+    forward_.assign(cells, never);
+    backward_.assign(cells, never);
+    for (std::vector<Action>& list : result_.ranks) list.clear();
+    for (int copy = 0; copy < schedule.copies(); ++copy)
+      for (const int rank : schedule.ranks_of_copy(copy)) ++stages_[static_cast<std::size_t>(rank)];
+  }
+
+  std::optional<Schedule> run() {
+    // Of the last micro-batch: its forward enters period by period, and it is once in each stage in each direction.
+    const int periods =
+        (schedule_.micro_batches + schedule_.copies() - 1) / schedule_.copies() + 2 * schedule_.stages() - 1;
+    for (int period = 0; period < periods && !is_complete(); ++period) {
+      for (std::size_t rank = 0; rank < next_.size(); ++rank) take(rank, period);
+      add_losses();
+    }
+    if (!is_complete()) return std::nullopt;
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr int never = std::numeric_limits<int>::max();
+
+  std::size_t cell(int stage, int micro_batch) const {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.micro_batches) +
+           static_cast<std::size_t>(micro_batch);
+  }
+  int last_stage() const { return schedule_.stages() - 1; }
+  bool is_complete() const {
+    for (std::size_t rank = 0; rank < next_.size(); ++rank)
+      if (next_[rank] < static_cast<int>(schedule_.ranks[rank].size())) return false;
+    return true;
+  }
+
+  /// What a rank computes in a period.
+  void take(std::size_t rank, int period) {
+    const std::vector<Action>& list = schedule_.ranks[rank];
+    int forwards = 0;
+    int backwards = 0;
+    for (int& first = next_[rank]; first < static_cast<int>(list.size());) {
+      const int end = end_of_overlap(list, first);
+      for (int i = first; i < end; ++i) {
+        const Action& action = list[static_cast<std::size_t>(i)];
+        if (needed(action) >= period) return;
+        forwards += action.kind == ActionKind::forward;
+        backwards += is_backward(action.kind);
+      }
+      if (forwards > stages_[rank] || backwards > stages_[rank]) return;
+      for (int i = first; i < end; ++i) {
+        const Action& action = list[static_cast<std::size_t>(i)];
+        if (action.kind == ActionKind::forward) forward_[cell(action.stage, action.micro_batch)] = period;
+        if (is_backward(action.kind)) backward_[cell(action.stage, action.micro_batch)] = period;
+        if (action.kind == ActionKind::forward && action.stage == last_stage()) ended_.push_back(action.micro_batch);
+      }
+      append(result_.ranks[rank], list, first, end);
+      first = end;
+    }
+  }
+
+  /// The period of the computation that an action needs from another stage or from the head; -1 if it needs none.
+  int needed(const Action& action) const {
+    if (action.kind == ActionKind::forward && action.stage > 0)
+      return forward_[cell(action.stage - 1, action.micro_batch)];
+    if (!is_backward(action.kind)) return -1;
+    return action.stage == last_stage() ? forward_[cell(action.stage, action.micro_batch)]
+                                        : backward_[cell(action.stage + 1, action.micro_batch)];
+  }
+
+  void add_losses() {
+    std::sort(ended_.begin(), ended_.end());
+    for (std::vector<Action>& list : result_.ranks)
+      for (const int micro_batch : ended_) list.push_back({ActionKind::loss, last_stage(), micro_batch});
+    ended_.clear();
+  }
+
+  const Schedule& schedule_;
+  Schedule result_;
+  std::vector<int> next_;      // per rank: its first action that has not been taken
+  std::vector<int> stages_;    // per rank: how many it has
+  std::vector<int> forward_;   // per stage and micro-batch: the period of its F
+  std::vector<int> backward_;  // the same of its B or I
+  std::vector<int> ended_;     // micro-batches that have left the last stage in this period
+};
+
 /// Adds an H to all ranks, each before the rank's first action that begins when the last stage's F has ended or later.
 /// In the order of these times no action waits for a later one, so that the collectives cannot deadlock.
 Schedule with_loss_by_time(Schedule schedule) {
@@ -202,6 +294,7 @@ Schedule with_recompute(Schedule schedule, Recompute mode) {
 Schedule with_loss(Schedule schedule, LossRanks ranks) {
   if (ranks == LossRanks::all) {
     if (const auto places = between_forward_and_backward(schedule)) return with_loss_at(std::move(schedule), *places);
+    if (std::optional<Schedule> by_period = LossByPeriod(schedule).run()) return std::move(*by_period);
     return with_loss_by_time(std::move(schedule));
   }
   const int last = schedule.stages() - 1;

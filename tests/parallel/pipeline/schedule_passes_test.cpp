@@ -7,6 +7,7 @@
 #include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/passes.h"
 #include "parallel/pipeline/schedules.h"
+#include "parallel/pipeline/simulation.h"
 
 namespace heddle::test {
 
@@ -75,6 +76,34 @@ TEST_CASE("with_loss: otherwise a loss on all ranks stands where the last stage'
   CHECK(text(schedule, 0) == "0F0 0F1 1H0 0B0 1H1 0F2 0B1 1H2 0B2");
   CHECK(text(schedule, 1) == "1F0 1H0 1B0 1F1 1H1 1B1 1F2 1H2 1B2");
   CHECK(walk(schedule).complete(schedule));
+}
+
+TEST_CASE("with_loss: the H of eager_1f1b divide it into periods without messages that are needed in the same period") {
+  const Schedule schedule = with_loss(eager_1f1b({3, 6}), LossRanks::all);
+  CHECK(text(schedule, 0) == "0F0 0F1 0F2 2H0 0F3 2H1 0F4 2H2 0B0 0F5 2H3 0B1 2H4 0B2 2H5 0B3 0B4 0B5");
+  CHECK(text(schedule, 1) == "1F0 1F1 2H0 1F2 2H1 1B0 1F3 2H2 1B1 1F4 2H3 1B2 1F5 2H4 1B3 2H5 1B4 1B5");
+  CHECK(text(schedule, 2) == "2F0 2H0 2B0 2F1 2H1 2B1 2F2 2H2 2B2 2F3 2H3 2B3 2F4 2H4 2B4 2F5 2H5 2B5");
+}
+
+TEST_CASE("with_loss: a head on all ranks costs eager_1f1b its own time, whatever that of F, B and H") {
+  for (const double loss : {0.1, 1.0, 10.0})
+    for (const double backward : {0.5, 1.0, 2.0}) {
+      CAPTURE(loss);
+      CAPTURE(backward);
+      const int p = 6;
+      const int m = 20;
+      StageCosts costs;
+      costs.forward = 2;
+      costs.backward_input = backward;
+      costs.backward_weight = backward;
+      costs.loss = loss;
+      const auto makespan = [&](const Schedule& schedule) {
+        return simulate(with_loss(schedule, LossRanks::all), {{costs}}).makespan;
+      };
+      CHECK(makespan(eager_1f1b({p, m})) == doctest::Approx((m + p - 1) * (2 + 2 * backward) + m * loss));
+      // The periods of 1f1b have equally much work if F and B take equally long.
+      CHECK((makespan(one_f_one_b({p, m})) > makespan(eager_1f1b({p, m})) + 1e-9) == (backward != 1));
+    }
 }
 
 TEST_CASE("with_communication: sends follow what they send, receives stand before their use") {

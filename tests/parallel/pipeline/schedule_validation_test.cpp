@@ -317,7 +317,7 @@ TEST_CASE("validate: ranks that wait for each other are named with their cells")
         "0/3: 0B0: deadlock: rank 0 waits in 0B0 for 1SEND_B0, rank 1 waits in 1F1 for 0SEND_F1");
 
   // The loss is a collective: rank 0 comes to that of micro-batch 0 only after a gradient that needs it.
-  Schedule lossy = with_loss(small(), LossRanks::all);
+  Schedule lossy = with_loss(one_f_one_b({2, 3}), LossRanks::all);
   std::swap(lossy.ranks[0][2], lossy.ranks[0][3]);
   CHECK(fault_of(lossy) == "0/2: 0B0: deadlock: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1H0 for 1H0");
 }
