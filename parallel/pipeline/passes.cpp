@@ -9,6 +9,7 @@
 
 #include "framework/error.h"
 #include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/simulation.h"
 
 namespace heddle {
 namespace {
@@ -210,6 +211,11 @@ Schedule with_loss_by_time(Schedule schedule) {
   return schedule;
 }
 
+/// If F, I, W and R take one unit, B two and H none.
+double makespan(const Schedule& schedule) {
+  return simulate(schedule, {}).makespan;
+}
+
 Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {
   std::vector<Action> losses;
   for (int i = 0; i < schedule.micro_batches; ++i) losses.push_back({ActionKind::loss, schedule.stages() - 1, i});
@@ -294,8 +300,9 @@ Schedule with_recompute(Schedule schedule, Recompute mode) {
 Schedule with_loss(Schedule schedule, LossRanks ranks) {
   if (ranks == LossRanks::all) {
     if (const auto places = between_forward_and_backward(schedule)) return with_loss_at(std::move(schedule), *places);
-    if (std::optional<Schedule> by_period = LossByPeriod(schedule).run()) return std::move(*by_period);
-    return with_loss_by_time(std::move(schedule));
+    Schedule by_time = with_loss_by_time(schedule);
+    std::optional<Schedule> by_period = LossByPeriod(schedule).run();
+    return by_period && makespan(*by_period) <= makespan(by_time) ? std::move(*by_period) : std::move(by_time);
   }
   const int last = schedule.stages() - 1;
   for (int copy = 0; copy < schedule.copies(); ++copy) {
