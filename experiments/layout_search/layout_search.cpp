@@ -66,9 +66,9 @@ class Search {
                                (static_cast<std::int64_t>(space_.applications()) + of_messages * mesh.pp));
   }
   double work_of(const Layout& layout) const { return work_of(layout.mesh, layout.micro_batches); }
-  /// One that cannot be simulated within the bound is never planned, and the last one may pass the bound.
+  /// Whether all plans together stay within a share of the bound.
   bool can_plan(const Layout& layout, double share) const {
-    return work_ < share * options_.max_work && work_of(layout) <= options_.max_work;
+    return work_ + work_of(layout) <= share * options_.max_work;
   }
 
   WeighedLayout weighed(const Layout& layout, const LayoutFigures& figures) const {
@@ -187,16 +187,21 @@ class Search {
       descend(start, goal, std::span(all_of<LayoutOption>).subspan(1), weigh);
     };
     static_assert(all_of<LayoutOption>.front() == LayoutOption::mesh);
-    starts = ranked(std::move(starts));
-    // The best of each mesh, on which the other options depend most.
-    std::set<std::string> meshes;
-    for (const WeighedLayout& start : starts) {
-      if (meshes.size() == max_starts) break;
-      if (meshes.insert(value_of(start.layout, LayoutOption::mesh)).second) improve(start, Goal::seconds);
-    }
+    for (const WeighedLayout& start : best_of_meshes(ranked(starts))) improve(start, Goal::seconds);
     improve(*std::min_element(starts.begin(), starts.end(),
                               [this](const auto& a, const auto& b) { return is_better(a, b, Goal::bytes); }),
             Goal::bytes);
+  }
+
+  /// The first layout of each mesh, on which the other options depend most, up to `max_starts`.
+  static std::vector<WeighedLayout> best_of_meshes(const std::vector<WeighedLayout>& ranked) {
+    std::vector<WeighedLayout> best;
+    std::set<std::string> meshes;
+    for (const WeighedLayout& each : ranked) {
+      if (best.size() == max_starts) break;
+      if (meshes.insert(value_of(each.layout, LayoutOption::mesh)).second) best.push_back(each);
+    }
+    return best;
   }
 
   std::vector<Layout> starts_to_estimate() const {
@@ -210,15 +215,18 @@ class Search {
     const std::vector<WeighedLayout> finalists = ranked(known_in(estimates_));
     for (const WeighedLayout& finalist : front_of(finalists))
       if (!stops() && can_plan(finalist.layout, 1.0 / 3)) (void)planned(finalist.layout);
-    for (const WeighedLayout& finalist : finalists)
-      if (!stops() && can_plan(finalist.layout, 1.0 / 2)) (void)planned(finalist.layout);
+    for (const auto& all : {best_of_meshes(finalists), finalists})
+      for (const WeighedLayout& finalist : all)
+        if (!stops() && can_plan(finalist.layout, 1.0 / 2)) (void)planned(finalist.layout);
     const auto weigh = [this](const Layout& before, const Layout& layout) -> Weighed {
       if (!is_promising(before, layout) || !can_plan(layout, 1 - kept_work)) return {};
       return planned(layout);
     };
-    const std::vector<WeighedLayout> starts = ranked(known_in(plans_));
-    for (std::size_t i = 0; i < std::min(max_starts, starts.size()); ++i)
-      descend(starts[i], Goal::seconds, all_of<LayoutOption>, weigh);
+    for (const WeighedLayout& start : best_of_meshes(ranked(known_in(plans_))))
+      descend(start, Goal::seconds, all_of<LayoutOption>, weigh);
+    const std::vector<WeighedLayout> best = ranked(known_in(plans_));
+    for (std::size_t i = 0; i < std::min(max_starts, best.size()); ++i)
+      descend(best[i], Goal::seconds, all_of<LayoutOption>, weigh);
   }
 
   /// Plans the changes of each option that are likely to be its best ones.

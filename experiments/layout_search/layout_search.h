@@ -37,7 +37,7 @@ struct LayoutSearchOptions {
   int ranks = 1;
   LayoutFreedom freedom{};
   /// How much may be simulated: the layers that all ranks compute in a step, summed over the layouts that are planned.
-  double max_work = 30'000;
+  double max_work = 100'000;
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// Whether to end with the best that has been found.
   std::function<bool()> is_interrupted = [] { return false; };

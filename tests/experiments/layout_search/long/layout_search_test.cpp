@@ -123,14 +123,17 @@ TEST_CASE("the layouts of searched.json are those that a search finds") {
   };
   for (const std::string setting : {"communication", "memory", "unequal", "head"}) {
     CAPTURE(setting);
-    const Experiment naive = variant(setting + ", naive");
-    const LayoutSearchResult result =
-        searched(naive, {.ranks = 8, .freedom = {.recompute = true, .micro_batches = true}});
-    REQUIRE_FALSE(result.best.empty());
-    CHECK(result.best.front().is_planned());
-    LayoutPlanner planner(open_datasets(naive));
-    CHECK(result.best.front().figures.seconds ==
-          doctest::Approx(planner.plan(variant(setting + ", searched")).seconds).epsilon(1e-3));
+    const auto fastest_from = [&](const std::string& file) {
+      const LayoutSearchResult result =
+          searched(variant(setting + ", " + file), {.ranks = 8, .freedom = {.recompute = true, .micro_batches = true}});
+      REQUIRE_FALSE(result.best.empty());
+      CHECK(result.best.front().is_planned());
+      return result.best.front().figures.seconds;
+    };
+    const Experiment shipped = variant(setting + ", searched");
+    const double seconds = LayoutPlanner(open_datasets(shipped)).plan(shipped).seconds;
+    CHECK(fastest_from("naive") == doctest::Approx(seconds).epsilon(1e-3));
+    CHECK(fastest_from("Megatron") <= 1.001 * seconds);  // wherever it begins
   }
 }
 
