@@ -114,7 +114,7 @@ class LossByPeriod {
   }
 
   std::optional<Schedule> run() {
-    // Of the last micro-batch: its forward enters period by period, and it is once in each stage in each direction.
+    // The last micro-batch enters in the period of its number, and takes one for each stage in each direction.
     const int periods =
         (schedule_.micro_batches + schedule_.copies() - 1) / schedule_.copies() + 2 * schedule_.stages() - 1;
     for (int period = 0; period < periods && !is_complete(); ++period) {

@@ -46,9 +46,9 @@ has "the list of layers has it" "swish                 x * sigmoid(beta * x)" "$
 run --extension "$(library layer)" export layer/checkpoint/serial --format onnx --out layer.onnx >out
 is "a checkpoint with it is exported" 0 $?
 has "without it the checkpoint cannot be read" 'swish' "$(run export layer/checkpoint/serial --format onnx --out none.onnx)"
-has "a schedule of one's own is drawn" "eager_1f1b: 4 ranks, 8 micro-batches" \
-  "$(run --extension "$(library schedule)" schedule eager_1f1b --stages 4 --micro-batches 8)"
-has "a search finds it" "eager_1f1b" "$(run --extension "$(library schedule)" schedule --search --stages 3 --micro-batches 6 --costs 1,1,1,0.5 --json)"
+has "a schedule of one's own is drawn" "2f2b: 4 ranks, 8 micro-batches" \
+  "$(run --extension "$(library schedule)" schedule 2f2b --stages 4 --micro-batches 8)"
+has "a search finds it" "2f2b" "$(run --extension "$(library schedule)" schedule --search --stages 3 --micro-batches 6 --costs 1,1,1,0.5 --json)"
 has "a margin's setting has bounds" "expected a number from 0 to 3.14159" \
   "$(run --extension "$(library margin)" validate examples/own_margin/own_margin.json --set head.margin.m=4)"
 has "a GPU cannot call it" "expected a margin of Heddle's own with device cuda, got \"li_arcface\" of an extension, whose function is the CPU's" \
