@@ -178,6 +178,8 @@ void describe_attention(Describer& d, LayerConfig& config) {
   d.field("heads", config.attention.heads, between(1, 65536), "number of heads, which share the features evenly");
   d.field("scale", config.attention.scale, between(0, 1e6),
           "factor of the products of queries and keys; 0: 1 / sqrt(features of a head)");
+  d.field("dropout", config.attention.dropout, from_to_below(0, 1),
+          "probability with which a weight that softmax gives a token becomes zero in training");
 }
 
 void describe_pool(Describer& d, LayerConfig& config) {

@@ -74,10 +74,11 @@ struct VitConfig {
   std::int64_t features = 256;  // of a token
   std::int64_t blocks = 12;
   std::int64_t heads = 8;
-  std::int64_t patch = 9;  // height and width of the pixels of a token
-  bool qkv_bias = false;   // whether queries, keys and values have biases
-  double drop_path = 0.1;  // of the last block; it rises linearly from 0
-  double mask_ratio = 0;   // share of the tokens that training leaves out of the blocks
+  std::int64_t patch = 9;        // height and width of the pixels of a token
+  bool qkv_bias = false;         // whether queries, keys and values have biases
+  double attention_dropout = 0;  // AttentionOptions::dropout of every block
+  double drop_path = 0.1;        // of the last block; it rises linearly from 0
+  double mask_ratio = 0;         // share of the tokens that training leaves out of the blocks
 };
 
 /// How the layers are divided into pipeline stages.

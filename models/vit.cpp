@@ -77,7 +77,7 @@ class VitBuilder {
     int start = model.last_value();
     norm(name + ".norm1");
     linear(name + ".attn.qkv", features, 3 * features, vit_.qkv_bias, vit_.heads);
-    model.then(name + ".attn", Attention::spec({.heads = vit_.heads}));
+    model.then(name + ".attn", Attention::spec({.heads = vit_.heads, .dropout = vit_.attention_dropout}));
     linear(name + ".attn.proj", features, features, true);
     sum(name + ".attn", start, drop_path);
     start = model.last_value();
@@ -142,7 +142,7 @@ void append_torchvision_block(ModelSpec& model, const std::string& name, const V
   parts.separator = '_';
   parts.heads = vit.heads;
   model.then(name + ".self_attention.in_proj", Linear::spec(parts));
-  model.then(name + ".self_attention", Attention::spec({.heads = vit.heads}));
+  model.then(name + ".self_attention", Attention::spec({.heads = vit.heads, .dropout = vit.attention_dropout}));
   model.then(name + ".self_attention.out_proj",
              Linear::spec({.in = features, .out = features, .bound = 1 / std::sqrt(static_cast<double>(features))}));
   model.apply(name + ".self_attention.sum", Add::spec(), {start, model.last_value()});

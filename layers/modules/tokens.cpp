@@ -81,9 +81,10 @@ class AttentionSpec final : public LayerSpec {
     if (kind == Parallel::parameter) return Refusal{"it has no parameters to shard"};
     return samples_or_channels(kind, use, inputs, output(inputs), 0);
   }
-  LayerPointer build(Construction& /*construction*/, const std::string& /*name*/,
+  std::uint32_t streams() const override { return LayerSpec::streams() + (options_.dropout > 0 ? 1 : 0); }
+  LayerPointer build(Construction& construction, const std::string& /*name*/,
                      const LayerLayout& layout) const override {
-    return std::make_unique<Attention>(options_, layout);
+    return std::make_unique<Attention>(construction, options_, layout);
   }
   InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) const override {
     const std::int64_t features = inputs.samples[0][1] / (3 * options_.heads);
@@ -159,14 +160,25 @@ LayerSpecPointer Attention::spec(const AttentionOptions& options) {
   return std::make_shared<AttentionSpec>(options);
 }
 
-Attention::Attention(const AttentionOptions& options, const LayerLayout& layout)
-    : heads_(options.heads), scale_(options.scale) {
-  for (const Axis axis : layer_axes)
-    if (layout.axes(Parallel::group).contains(axis)) heads_ /= layout.mesh.size(axis);
+Attention::Attention(Construction& construction, const AttentionOptions& options, LayerLayout layout)
+    : options_(options), layout_(std::move(layout)) {
+  if (options.dropout > 0) key_ = {construction.key, Purpose::dropout, 0, construction.next_stream++};
 }
 
-Variable Attention::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {
-  return attention(inputs[0], heads_, scale_ > 0 ? std::optional(scale_) : std::nullopt);
+Variable Attention::forward(std::span<const Variable> inputs, const Pass& pass) {
+  // This rank has some samples of the whole batch, and some heads of each.
+  const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
+  const std::vector<IndexRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
+  const std::int64_t features_of_head = whole[2] / options_.heads;
+  AttentionDropout dropout;
+  if (pass.training && options_.dropout > 0) {
+    DrawKey key = key_;
+    key.step = static_cast<std::uint32_t>(pass.step);
+    dropout = {options_.dropout, key, pass.samples.begin + box[0].begin, box[2].begin / features_of_head,
+               options_.heads};
+  }
+  return attention(inputs[0], box[2].size / features_of_head,
+                   options_.scale > 0 ? std::optional(options_.scale) : std::nullopt, dropout);
 }
 
 LayerSpecPointer DropPath::spec(double probability) {

@@ -29,21 +29,25 @@ class PositionEmbedding final : public Layer {
 
 struct AttentionOptions {
   std::int64_t heads = 8;
-  double scale = 0;  // of the scores; 0: (features of a head)^-1/2
+  double scale = 0;    // of the scores; 0: (features of a head)^-1/2
+  double dropout = 0;  // probability with which a weight that softmax gives a token is zero in training
 };
 
 /// Softmax attention between the tokens of a sample, [n, tokens, 3 * d] -> [n, tokens, d]: a linear layer before it
 /// gives queries, keys and values of all heads (LinearOptions::heads). `group` gives each rank some heads, so that
 /// linear layers by `column` before it and by `row` behind it are Megatron's tensor parallelism (Shoeybi et al. 2019).
+/// Which weights dropout zeroes depends only on the seed, the step, the layer, the sample's place in the global batch,
+/// the head and the two tokens.
 class Attention final : public Layer {
  public:
   static LayerSpecPointer spec(const AttentionOptions& options);
-  Attention(const AttentionOptions& options, const LayerLayout& layout);
+  Attention(Construction& construction, const AttentionOptions& options, LayerLayout layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 
  private:
-  std::int64_t heads_;  // of this rank
-  double scale_;
+  AttentionOptions options_;
+  LayerLayout layout_;
+  DrawKey key_{};
 };
 
 /// Zeroes whole samples with `probability` and scales the others by 1 / (1 - probability), before a residual sum

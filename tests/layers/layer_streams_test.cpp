@@ -33,6 +33,8 @@ TEST_CASE("building a layer takes the random streams that its description says, 
   add(LayerType::position_embedding);
   add(LayerType::mask_tokens);
   add(LayerType::linear).linear = {.out = 12, .bias = false};
+  add(LayerType::attention).attention = {.heads = 2, .dropout = 0.2};
+  add(LayerType::linear).linear = {.out = 12, .bias = false};
   add(LayerType::attention).attention.heads = 2;
   add(LayerType::restore_tokens);
   add(LayerType::first_token);

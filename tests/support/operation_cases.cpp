@@ -146,6 +146,14 @@ void add_products(Cases& cases) {
   attend("attention with a scale", {1, 3, 12}, 1, 0.7);
   attend("attention of many tokens", {1, 37, 6}, 1, {});
   cases.push_back(
+      {"attention with dropout",
+       {{{2, 5, 18}}},
+       [](const Inputs& in) {
+         return attention(in[0], 2, {}, {0.3, {.key = {7}, .purpose = Purpose::dropout, .step = 2}, 3, 1, 4});
+       },
+       5e-6,
+       4e-2});
+  cases.push_back(
       {"linear without bias", {{{3, 5}}, {{1, 5}}}, [](const Inputs& in) { return linear(in[0], in[1], {}); }});
 }
 

@@ -85,7 +85,7 @@ class Builder {
     // Without a bias: the gradient of that of the keys is zero but for rounding, which AdamW would make into whole
     // steps.
     model_.then("attention.qkv", Linear::spec({.in = in, .out = 3 * features, .bias = false, .heads = heads}));
-    model_.then("attention", Attention::spec({.heads = heads}));
+    model_.then("attention", Attention::spec({.heads = heads, .dropout = draw() ? 0.3 : 0}));
     model_.then("attention.proj", Linear::spec({.in = features, .out = in}));
     if (draw()) model_.then("attention.dropout", Dropout::spec(0.2));
     if (draw()) model_.then("attention.drop_path", DropPath::spec(0.3));

@@ -15,13 +15,15 @@ static double scores(const Tensor& qkv) {
 }  // namespace plan
 
 template <>
-void AttentionKernelsOn<plan::Context>::attention(const Tensor& qkv, double /*scale*/, Tensor& y, Tensor& /*log_sums*/,
+void AttentionKernelsOn<plan::Context>::attention(const Tensor& qkv, double /*scale*/,
+                                                  const AttentionDropout& /*dropout*/, Tensor& y, Tensor& /*log_sums*/,
                                                   Tensor& /*workspace*/) const {
   context_.counter.kernel(plan::scores(qkv) * static_cast<double>(4 * qkv.shape()[4] + 4), qkv, y);
 }
 
 template <>
 void AttentionKernelsOn<plan::Context>::attention_backward(const Tensor& qkv, double /*scale*/,
+                                                           const AttentionDropout& /*dropout*/,
                                                            const Tensor& /*log_sums*/, const Tensor& dy, Tensor& dqkv,
                                                            Tensor& /*workspace*/) const {
   context_.counter.kernel(plan::scores(qkv) * static_cast<double>(10 * qkv.shape()[4] + 6), qkv, dy, dqkv);

@@ -9,11 +9,11 @@ namespace heddle::cpu {
 
 /// Matrices of the compute type: [T, D] for queries, keys, values and the output or its gradient, in the backward pass
 /// also for the gradients of queries, keys and values; [T, T] for scores, in the backward pass also for their
-/// gradients.
+/// gradients; [T] for the sums of exponentials and for the factors of dropout.
 struct AttentionScratch {
   std::int64_t vectors;  // elements of a [T, D]
   std::int64_t scores;   // elements of a [T, T]
-  std::int64_t bytes;    // of all of a thread's matrices
+  std::int64_t bytes;    // of all that a thread has
 
   AttentionScratch(const Shape& qkv, DType dtype, AttentionPass pass);
 };

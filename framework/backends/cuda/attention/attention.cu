@@ -1,6 +1,7 @@
 // Attention on a GPU: a warp takes a row of scores, and the eight warps of a block neighbouring rows, which read the
 // same keys and values. No scores are stored.
 #include "framework/backends/cuda/context.h"
+#include "framework/backends/cuda/device/draws.cuh"
 #include "framework/backends/cuda/device/row_teams.cuh"
 #include "framework/kernels/attention.h"
 #include "framework/kernels/needs.h"
@@ -35,6 +36,46 @@ struct Heads {
 Heads heads_of(const Tensor& qkv) {
   const Shape& s = qkv.shape();
   return {s[0], s[1], s[2], s[4]};
+}
+
+/// Factors of the weights that softmax gives, without dropout: all are 1.
+struct NoDropout {
+  template <class C>
+  __device__ C factor(const Heads& /*heads*/, std::int64_t /*row*/, std::int64_t /*query*/,
+                      std::int64_t /*key*/) const {
+    return C(1);
+  }
+};
+/// 0 with the probability, else 1 / (1 - probability).
+struct DrawnDropout {
+  AttentionDropout dropout;
+  PhiloxBlock words;  // purpose_key() of dropout.key
+  float limit;
+  double kept;
+
+  explicit DrawnDropout(const AttentionDropout& given)
+      : dropout(given),
+        words(purpose_key(given.key.key, given.key.purpose)),
+        limit(static_cast<float>(given.probability)),
+        kept(1 / (1 - given.probability)) {}
+
+  /// Of the weight of a key for a query, in the sample and head of a row.
+  template <class C>
+  __device__ C factor(const Heads& heads, std::int64_t row, std::int64_t query, std::int64_t key) const {
+    const auto element = static_cast<std::uint64_t>(
+        dropout.first_draw(heads.sample_of(row), heads.head_of(row), query, heads.tokens) + key);
+    const PhiloxBlock block = draw_block(words, dropout.key, element / UniformDraws::of_block);
+    return UniformDraws::at(block, element) >= limit ? static_cast<C>(kept) : C(0);
+  }
+};
+
+/// body(NoDropout or DrawnDropout).
+template <class F>
+void with_dropout(const AttentionDropout& dropout, F body) {
+  if (dropout.probability > 0)
+    body(DrawnDropout(dropout));
+  else
+    body(NoDropout());
 }
 
 template <class T>
@@ -125,8 +166,9 @@ struct SharedTiles {
   C values[block_threads / warp_threads][tile];
 };
 
-template <class T>
-void attend(const Context& context, const Tensor& qkv, double scale_in, Tensor& y, Tensor& log_sums) {
+template <class T, class Dropout>
+void attend(const Context& context, const Tensor& qkv, double scale_in, const Dropout& dropout, Tensor& y,
+            Tensor& log_sums) {
   using C = Compute<T>;
   const Heads h = heads_of(qkv);
   const T* const from = qkv.as<const T>();
@@ -151,7 +193,7 @@ void attend(const Context& context, const Tensor& qkv, double scale_in, Tensor& 
         const C share = key < h.tokens ? exponential(score - largest) : C(0);
         sum = sum * static_cast<double>(rescale) + warp.sum(static_cast<double>(share));
         most = largest;
-        shares[warp.lane()] = share;
+        shares[warp.lane()] = share * dropout.template factor<C>(h, warp.row(), query, key);
         __syncthreads();
         result.scale(rescale);
         result.add(shares, static_cast<int>(std::min<std::int64_t>(tile, h.tokens - first)), begin, h.features,
@@ -165,7 +207,7 @@ void attend(const Context& context, const Tensor& qkv, double scale_in, Tensor& 
 }
 
 /// What a backward pass reads.
-template <class T>
+template <class T, class Dropout>
 struct BackwardInputs {
   using C = Compute<T>;
   Heads h;
@@ -173,39 +215,45 @@ struct BackwardInputs {
   const T* dy;
   const C* log_sums;
   C scale;
+  Dropout dropout;
 
   /// The share of a key in a query's result, in the sample and head of a row.
   __device__ C share(std::int64_t row, std::int64_t query, std::int64_t key) const {
     const C score = scale * dot(qkv + h.part(row, query, 0), qkv + h.part(row, key, 1), h.features);
     return exponential(score - log_sums[row / h.tokens * h.tokens + query]);
   }
-  /// The gradient of that share.
-  __device__ C share_gradient(std::int64_t row, std::int64_t query, std::int64_t key) const {
-    return dot(dy + h.vector(row, query), qkv + h.part(row, key, 2), h.features);
+  /// What dropout multiplies it by.
+  __device__ C factor(std::int64_t row, std::int64_t query, std::int64_t key) const {
+    return dropout.template factor<C>(h, row, query, key);
+  }
+  /// The gradient of a share that dropout multiplies by `factor`.
+  __device__ C share_gradient(std::int64_t row, std::int64_t query, std::int64_t key, C factor) const {
+    return factor * dot(dy + h.vector(row, query), qkv + h.part(row, key, 2), h.features);
   }
 };
 
 /// means [rows]: of each query's share gradients, weighted by the shares; then the gradients of the queries.
-template <class T>
-void queries_backward(const Context& context, const BackwardInputs<T>& in, Compute<T>* means, T* dqkv) {
+template <class T, class Dropout>
+void queries_backward(const Context& context, const BackwardInputs<T, Dropout>& in, Compute<T>* means, T* dqkv) {
   using C = Compute<T>;
   const Heads h = in.h;
   for_each_row_warp(context, h.rows(), [=] __device__(const RowWarp& warp) {
     __shared__ SharedTiles<C> shared;
     C* const gradients = shared.values[warp.warp()];
     const std::int64_t query = warp.row() % h.tokens;
+    const auto gradient = [&](std::int64_t key) {
+      return in.share_gradient(warp.row(), query, key, in.factor(warp.row(), query, key));
+    };
     double total = 0;
     for (std::int64_t key = warp.lane(); key < h.tokens; key += tile)
-      total += static_cast<double>(in.share(warp.row(), query, key) * in.share_gradient(warp.row(), query, key));
+      total += static_cast<double>(in.share(warp.row(), query, key) * gradient(key));
     const C mean = static_cast<C>(warp.sum(total));
     if (warp.stores_alone()) means[warp.row()] = mean;
     for (std::int64_t begin = 0; begin < h.features; begin += features_of_warp) {
       WeightedSum<C> result;
       for (std::int64_t first = 0; first < h.tokens; first += tile) {
         const std::int64_t key = first + warp.lane();
-        gradients[warp.lane()] =
-            key < h.tokens ? in.share(warp.row(), query, key) * (in.share_gradient(warp.row(), query, key) - mean)
-                           : C(0);
+        gradients[warp.lane()] = key < h.tokens ? in.share(warp.row(), query, key) * (gradient(key) - mean) : C(0);
         __syncthreads();
         result.add(gradients, static_cast<int>(std::min<std::int64_t>(tile, h.tokens - first)), begin, h.features,
                    [&](int t) { return in.qkv + h.part(warp.row(), first + t, 1); });
@@ -217,8 +265,8 @@ void queries_backward(const Context& context, const BackwardInputs<T>& in, Compu
 }
 
 /// The gradients of the keys and values: a warp's row is a key.
-template <class T>
-void keys_backward(const Context& context, const BackwardInputs<T>& in, const Compute<T>* means, T* dqkv) {
+template <class T, class Dropout>
+void keys_backward(const Context& context, const BackwardInputs<T, Dropout>& in, const Compute<T>* means, T* dqkv) {
   using C = Compute<T>;
   const Heads h = in.h;
   for_each_row_warp(context, h.rows(), [=] __device__(const RowWarp& warp) {
@@ -235,8 +283,10 @@ void keys_backward(const Context& context, const BackwardInputs<T>& in, const Co
         const std::int64_t query = first + warp.lane();
         const bool exists = query < h.tokens;
         const C share = exists ? in.share(warp.row(), query, key) : C(0);
-        shares[warp.lane()] = share;
-        gradients[warp.lane()] = exists ? share * (in.share_gradient(warp.row(), query, key) - mean_of[query]) : C(0);
+        const C factor = exists ? in.factor(warp.row(), query, key) : C(0);
+        shares[warp.lane()] = share * factor;
+        gradients[warp.lane()] =
+            exists ? share * (in.share_gradient(warp.row(), query, key, factor) - mean_of[query]) : C(0);
         __syncthreads();
         const int count = static_cast<int>(std::min<std::int64_t>(tile, h.tokens - first));
         dk.add(gradients, count, begin, h.features, [&](int t) { return in.qkv + h.part(warp.row(), first + t, 0); });
@@ -257,22 +307,28 @@ void keys_backward(const Context& context, const BackwardInputs<T>& in, const Co
 namespace heddle {
 
 template <>
-void AttentionKernelsOn<cuda::Context>::attention(const Tensor& qkv, double scale, Tensor& y, Tensor& log_sums,
-                                                  Tensor& /*workspace*/) const {
-  visit_floating(qkv.dtype(), "attention", [&]<class T>(T) { cuda::attend<T>(context_, qkv, scale, y, log_sums); });
+void AttentionKernelsOn<cuda::Context>::attention(const Tensor& qkv, double scale, const AttentionDropout& dropout,
+                                                  Tensor& y, Tensor& log_sums, Tensor& /*workspace*/) const {
+  visit_floating(qkv.dtype(), "attention", [&]<class T>(T) {
+    cuda::with_dropout(dropout,
+                       [&](const auto& factors) { cuda::attend<T>(context_, qkv, scale, factors, y, log_sums); });
+  });
 }
 
 template <>
-void AttentionKernelsOn<cuda::Context>::attention_backward(const Tensor& qkv, double scale, const Tensor& log_sums,
+void AttentionKernelsOn<cuda::Context>::attention_backward(const Tensor& qkv, double scale,
+                                                           const AttentionDropout& dropout, const Tensor& log_sums,
                                                            const Tensor& dy, Tensor& dqkv, Tensor& workspace) const {
   if (qkv.numel() == 0) return;
   visit_floating(qkv.dtype(), "attention", [&]<class T>(T) {
     using C = Compute<T>;
-    const cuda::BackwardInputs<T> in{cuda::heads_of(qkv), qkv.as<const T>(), dy.as<const T>(), log_sums.as<const C>(),
-                                     static_cast<C>(scale)};
-    C* const means = reinterpret_cast<C*>(workspace.as<std::byte>());
-    cuda::queries_backward<T>(context_, in, means, dqkv.as<T>());
-    cuda::keys_backward<T>(context_, in, means, dqkv.as<T>());
+    cuda::with_dropout(dropout, [&]<class Dropout>(const Dropout& factors) {
+      const cuda::BackwardInputs<T, Dropout> in{cuda::heads_of(qkv),    qkv.as<const T>(),     dy.as<const T>(),
+                                                log_sums.as<const C>(), static_cast<C>(scale), factors};
+      C* const means = reinterpret_cast<C*>(workspace.as<std::byte>());
+      cuda::queries_backward<T>(context_, in, means, dqkv.as<T>());
+      cuda::keys_backward<T>(context_, in, means, dqkv.as<T>());
+    });
   });
 }
 
