@@ -1,6 +1,7 @@
-// oneDNN's smallest product, by which `bench` measures what a kernel and an operation add to it.
+// Products of oneDNN alone, by which `bench` measures what a kernel and an operation add to them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -9,5 +10,10 @@ namespace heddle {
 /// A function that multiplies [1, 1] by [1, 1] in f32 with a team of so many threads; nothing if oneDNN has no code for
 /// that.
 std::optional<std::function<void()>> bare_product(int threads);
+
+/// A function that computes what the forward and the backward pass of attention multiply, in f32: for each of these
+/// pairs of a sample and a head seven products of [tokens, features] and [tokens, tokens], of equal numbers. As in the
+/// kernel, each member of the calling thread's team takes whole pairs.
+std::function<void()> bare_attention_products(std::int64_t pairs, std::int64_t tokens, std::int64_t features);
 
 }  // namespace heddle

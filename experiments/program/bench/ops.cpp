@@ -1,10 +1,12 @@
-// Single operations: matrix products against the rate of multiply-adds, operations that only move memory against its
-// bandwidth, and what an operation costs besides its kernel.
+// Single operations: matrix products against the rate of multiply-adds, the two halves of a transformer's block against
+// their products alone, operations that only move memory against its bandwidth, and what an operation costs besides its
+// kernel.
 #include <fmt/format.h>
 
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/machine.h"
 #include "framework/backends/bare_product.h"
+#include "framework/ops/attention.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
@@ -26,6 +28,7 @@ class OpsBench {
     add({.name = "multiply-adds in registers", .value = flops * 1e-9, .unit = "GFLOP/s"});
     gemm_rate("matmul 2048 x 2048 x 2048", 2048, 2048, 2048, flops);
     gemm_rate("matmul 256 x 512 x 100000", 256, 100000, 512, flops);
+    transformer_rates();
     const double bandwidth = peak_bandwidth(settings_.threads);
     add({.name = "memory copy", .value = bandwidth * 1e-9, .unit = "GB/s"});
     batch_norm_rates(bandwidth);
@@ -53,6 +56,69 @@ class OpsBench {
          .unit = "GFLOP/s",
          .limit = peak * 1e-9,
          .peer = peer ? std::optional(flops / *peer * 1e-9) : std::nullopt});
+  }
+
+  /// The halves of a block of vit_t at 112 x 112: 64 samples of 144 tokens and 256 features. The limit is the rate of
+  /// their products alone, one after the other.
+  void transformer_rates() {
+    constexpr std::int64_t samples = 64;
+    constexpr std::int64_t tokens = 144;
+    constexpr std::int64_t heads = 8;
+    constexpr std::int64_t features = 256;
+    const Timed scores{7 * 2.0 * static_cast<double>(samples * tokens * tokens * features),
+                       min_seconds(bare_attention_products(samples * heads, tokens, features / heads))};
+    const auto linear_products = [&](std::int64_t in, std::int64_t out) {
+      return timed_linear_products(samples * tokens, in, out);
+    };
+    const Variable qkv = parameter({3 * features, features});
+    const Variable projection = parameter({features, features});
+    const Variable first = parameter({4 * features, features});
+    const Variable second = parameter({features, 4 * features});
+    pass_rate("attention of vit_t, forward and backward", {samples, tokens, 3 * features}, scores,
+              [&](const Variable& x) { return attention(x, heads); });
+    pass_rate("the same with its linear layers", {samples, tokens, features},
+              scores + linear_products(features, 3 * features) + linear_products(features, features),
+              [&](const Variable& x) { return linear(attention(linear(x, qkv, {}), heads), projection, {}); });
+    pass_rate("MLP of vit_t, forward and backward", {samples, tokens, features},
+              linear_products(features, 4 * features) + linear_products(4 * features, features),
+              [&](const Variable& x) { return linear(relu6(linear(x, first, {})), second, {}); });
+  }
+
+  /// Floating-point operations, and the time that they take.
+  struct Timed {
+    double flops, seconds;
+    Timed operator+(const Timed& other) const { return {flops + other.flops, seconds + other.seconds}; }
+  };
+
+  Variable parameter(const Shape& shape) {
+    return Variable::parameter(ones(shape), std::make_shared<Accumulator>(Category::gradients));
+  }
+
+  /// Those of a linear layer's forward pass, and of the gradients of its weight and input.
+  Timed timed_linear_products(std::int64_t rows, std::int64_t in, std::int64_t out) {
+    Tensor x = ones({rows, in});
+    Tensor weight = ones({out, in});
+    Tensor y = ones({rows, out});
+    return {3 * 2.0 * static_cast<double>(rows * in * out), min_seconds([&] {
+              gemm(x, false, weight, true, 1, 0, y);
+              gemm(y, true, x, false, 1, 0, weight);
+              gemm(y, false, weight, false, 1, 0, x);
+            })};
+  }
+
+  template <class F>
+  void pass_rate(const char* name, const Shape& shape, const Timed& products, F forward) {
+    const auto gradient = std::make_shared<Accumulator>(Category::gradients);
+    const Variable x = Variable::input(ones(shape), gradient);
+    const double seconds = min_seconds([&] {
+      gradient->clear();
+      const Variable y = forward(x);
+      backward({{y, y.value()}});
+    });
+    add({.name = name,
+         .value = products.flops / seconds * 1e-9,
+         .unit = "GFLOP/s",
+         .limit = products.flops / products.seconds * 1e-9});
   }
 
   /// Counts the bytes that the passes must move at least: x is read and y written; then x and dy are read twice, and dx

@@ -1,8 +1,9 @@
 """Walks from photographs to exported models, a search, a larger head and a comparison.
 
-usage: walk_test.py FOLDER [FACES]    an empty folder for its files; one folder of photographs per person
+usage: walk_test.py FOLDER [FACES [EXPERIMENT]]    an empty folder for its files; one folder of photographs per person; an
+                                                   experiment file, whose model and training are taken
 
-A small network is trained on all people but ten. Its embeddings must be the same in onnxruntime, PyTorch and `heddle embed`;
+A network is trained on all people but ten. Its embeddings must be the same in onnxruntime, PyTorch and `heddle embed`;
 a search must find the ten people, of whom it has never seen a photograph; then they are added to its head, and both runs
 are compared on a page.
 """
@@ -30,11 +31,33 @@ NEW_PEOPLE = 10
 MIN_PEOPLE = 20
 MIN_PHOTOGRAPHS = 4
 MIN_FOUND = 0.9  # of the photographs of people who were not trained
-HEIGHT, WIDTH = 56, 48
-STEPS, MORE_STEPS = 200, 280
+MORE_STEPS = 1.4  # as a factor: to learn the people who are added
 FEATURES = 64
 CHANNELS = (32, 64, 128)
 work = pathlib.Path(sys.argv[1])
+
+
+def small_network():
+    layers = []
+    for i, channels in enumerate(CHANNELS, 1):
+        layers += [{'type': 'conv2d', 'name': f'conv{i}', 'out': channels, 'stride': 2},
+                   {'type': 'batch_norm', 'name': f'norm{i}', 'activation': 'relu'}]
+    layers += [{'type': 'flatten'}, {'type': 'linear', 'name': 'fc', 'out': FEATURES},
+               {'type': 'batch_norm', 'name': 'features'}]
+    return {
+        'threads': 1,
+        'data': {'image': [1, 56, 48], 'augmentation': {'flip': 0.5, 'shift': 3, 'brightness': 0.2, 'contrast': 0.2}},
+        'model': {'type': 'layers', 'layers': layers},
+        'head': {'margin': {'m2': 0.3, 'scale': 16}},
+        'train': {'batch': 40, 'steps': 200,
+                  'optimizer': {'type': 'sgd', 'lr': 0.05, 'momentum': 0.9, 'weight_decay': 0.0005},
+                  'schedule': {'type': 'polynomial', 'warm_up': 20}},
+    }
+
+
+settings = json.loads(pathlib.Path(sys.argv[3]).read_text()) if len(sys.argv) > 3 else small_network()
+is_small_network = settings['model']['type'] == 'layers'
+_, HEIGHT, WIDTH = settings['data']['image']
 
 
 def draw_faces():
@@ -75,22 +98,12 @@ def copy_photographs(people, folder):
 
 
 def experiment(people):
-    layers = []
-    for i, channels in enumerate(CHANNELS, 1):
-        layers += [{'type': 'conv2d', 'name': f'conv{i}', 'out': channels, 'stride': 2},
-                   {'type': 'batch_norm', 'name': f'norm{i}', 'activation': 'relu'}]
-    layers += [{'type': 'flatten'}, {'type': 'linear', 'name': 'fc', 'out': FEATURES},
-               {'type': 'batch_norm', 'name': 'features'}]
-    return {
-        'name': 'walk', 'seed': 1, 'threads': 1,
-        'data': {'type': 'image_folder', 'path': str(work / 'people'), 'image': [1, HEIGHT, WIDTH],
-                 'split': 'share', 'train_share': 0.75,
-                 'augmentation': {'flip': 0.5, 'shift': 3, 'brightness': 0.2, 'contrast': 0.2}},
-        'model': {'type': 'layers', 'layers': layers},
-        'head': {'classes': people, 'margin': {'m2': 0.3, 'scale': 16}},
-        'train': {'batch': 40, 'steps': STEPS,
-                  'optimizer': {'type': 'sgd', 'lr': 0.05, 'momentum': 0.9, 'weight_decay': 0.0005},
-                  'schedule': {'type': 'polynomial', 'warm_up': 20}},
+    data = {key: settings['data'][key] for key in ('image', 'augmentation')}
+    chosen = {key: settings[key] for key in ('mesh', 'threads', 'model', 'train') if key in settings}
+    return chosen | {
+        'name': 'walk', 'seed': 1,
+        'data': data | {'type': 'image_folder', 'path': str(work / 'people'), 'split': 'share', 'train_share': 0.75},
+        'head': settings['head'] | {'classes': people},
         'evaluation': {'pairs': 1000},
     }
 
@@ -131,7 +144,7 @@ def export(results, name, people):
     heddle('export', results, '--format', 'safetensors', '--out', work / name, '--with-head')
     state = load_file(work / name / 'model.safetensors')
     head = state.pop('head.weight')
-    check(f'{name}: the head has the weights of all people', head.shape == (len(people), FEATURES), head.shape)
+    check(f'{name}: the head has the weights of all people', head.shape[0] == len(people), head.shape)
     config = json.loads((work / name / 'config.json').read_text())
     check(f'{name}: config.json has the people', sorted(config['id2label'].values()) == sorted(people) and
           all(config['label2id'][person] == int(i) for i, person in config['id2label'].items()), config.get('id2label'))
@@ -151,7 +164,7 @@ def compare_embeddings(results, name, state, images):
     apart = difference(ours, session.run(['embedding'], {'input': inputs})[0])
     print(f'{name}: {len(ours)} embeddings in onnxruntime differ by {apart:.1e}')
     check(f'{name}: onnxruntime gives the same embeddings', apart < TOLERANCE, apart)
-    if torch is None:
+    if torch is None or not is_small_network:
         return
     network = torch_network()
     network.load_state_dict({key: torch.from_numpy(value.copy()) for key, value in state.items()}, strict=True)
@@ -194,7 +207,7 @@ def main():
     copy_photographs(new, folder)
     shutil.copytree(work / 'before', work / 'after')
     heddle('run', work / 'walk.json', '--out', work / 'after', '--resume', '--grow-head', '--set',
-           f'head.classes={len(people)}', '--set', f'train.steps={MORE_STEPS}')
+           f'head.classes={len(people)}', '--set', f'train.steps={round(MORE_STEPS * settings["train"]["steps"])}')
     rank1 = evaluated(work / 'after')['rank1']
     print(f'after: {len(people)} people are trained, rank-1 accuracy {rank1:.3f}')
     check('after: all people are recognised', rank1 >= MIN_FOUND, rank1)
@@ -209,8 +222,8 @@ def main():
     check('the comparison names both runs', 'before' in page and 'after' in page)
     check('the comparison shows what differs', '/head/classes' in page and '/train/steps' in page)
     check('the comparison needs no network', not re.search(r'(src|href)="(?!#|data:)|https?://(?!www\.w3\.org)', page))
-    if torch is None:
-        print('not run: PyTorch: this Python has no torch')
+    if torch is None or not is_small_network:
+        print('not run: PyTorch:', 'this Python has no torch' if torch is None else 'only the small network is written in it')
     finish()
 
 

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "framework/backends/cpu/linear_algebra/primitives.h"
+#include "framework/backends/cpu/linear_algebra/serial_product.h"
+#include "framework/backends/cpu/loops/parallel.h"
 
 namespace heddle {
 
@@ -47,6 +49,26 @@ std::optional<std::function<void()>> bare_product(int threads) {
   const auto product = std::make_shared<const BareProduct>(threads);
   if (!product->exists()) return {};
   return [product] { product->run(); };
+}
+
+std::function<void()> bare_attention_products(std::int64_t pairs, std::int64_t tokens, std::int64_t features) {
+  const cpu::GemmShape outer{.m = tokens, .n = tokens, .k = features, .transpose_b = true};
+  const cpu::GemmShape inner{.m = tokens, .n = features, .k = tokens};
+  cpu::GemmShape transposed = inner;
+  transposed.transpose_a = true;
+  return [=] {
+    cpu::parallel_for(pairs, 1, [&](std::int64_t begin, std::int64_t end) {
+      const cpu::ThreadTeam alone(1);
+      const std::vector<float> vectors(static_cast<std::size_t>(tokens * features), 1);
+      std::vector<float> result(vectors.size());
+      std::vector<float> scores(static_cast<std::size_t>(tokens * tokens));
+      for (std::int64_t pair = begin; pair < end; ++pair) {
+        for (int i = 0; i < 3; ++i) cpu::serial_product(outer, vectors.data(), vectors.data(), scores.data());
+        for (int i = 0; i < 2; ++i) cpu::serial_product(inner, scores.data(), vectors.data(), result.data());
+        for (int i = 0; i < 2; ++i) cpu::serial_product(transposed, scores.data(), vectors.data(), result.data());
+      }
+    });
+  };
 }
 
 }  // namespace heddle
