@@ -179,6 +179,20 @@ std::vector<StageCosts> costs_of(const Samples& samples, int stages, std::int64_
   return all;
 }
 
+/// Where a rank updates its classes while the gradients of the embeddings are summed, H has the time of both: leaves
+/// that of the update out.
+std::vector<Span> without_updates_in_loss(std::vector<Span> spans, int stages) {
+  const std::string loss = to_string(Action{ActionKind::loss, stages - 1, 0});  // only for a single micro-batch
+  for (Span& whole : spans) {
+    if (whole.name != loss) continue;
+    const double end = whole.begin_seconds + whole.seconds;
+    for (const Span& part : spans)
+      if (part.name == span_names::head_weight && part.begin_seconds >= whole.begin_seconds && part.begin_seconds < end)
+        whole.seconds -= part.seconds;
+  }
+  return spans;
+}
+
 StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_batches) {
   StageProfile profile;
   profile.first = costs_of(samples, stages, micro_batches, Counted::first);
@@ -252,7 +266,8 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
       const std::vector<Span> later = tracer->take_spans();
       const Samples of_update(later);
       spans.insert(spans.end(), later.begin(), later.end());
-      StageProfile profile = profile_of(Samples(spans), plan->stages(), serial.train.micro_batches);
+      const Samples samples(without_updates_in_loss(std::move(spans), plan->stages()));
+      StageProfile profile = profile_of(samples, plan->stages(), serial.train.micro_batches);
       const double of_heads = of_update.sum_of(span_names::head_weight) + of_update.sum_of(span_names::head_norm);
       profile.optimizer = std::max(0.0, update - of_heads);
       scale(profile, serial.mesh.tp, ranks, *plan);

@@ -126,6 +126,20 @@ TEST_CASE("on plan a step clipped by the norm, for which a head computes its gra
     }
 }
 
+TEST_CASE("on plan a step of one micro-batch takes as predicted, where ranks along tp may update the head within H") {
+  StageProfiles profiles;
+  Experiment experiment = planned_pipeline();
+  experiment.model = {.type = ModelType::mlp, .embedding = 64, .hidden = {8, 8}};
+  experiment.head.classes = 200'000;
+  experiment.head.logits = Logits::fused;
+  experiment.train.micro_batches = 1;
+  for (const int stages : {1, 2}) {
+    CAPTURE(stages);
+    experiment.mesh = {.dp = 1, .pp = stages, .tp = 2};
+    CHECK(std::abs(apart(experiment, profiles)) < 0.03);
+  }
+}
+
 TEST_CASE("on plan a step takes as long as predicted where copies of a head add up their gradients") {
   StageProfiles profiles;
   Experiment experiment = planned_pipeline();
