@@ -179,7 +179,8 @@ void describe_attention(Describer& d, LayerConfig& config) {
   d.field("scale", config.attention.scale, between(0, 1e6),
           "factor of the products of queries and keys; 0: 1 / sqrt(features of a head)");
   d.field("dropout", config.attention.dropout, from_to_below(0, 1),
-          "probability with which a weight that softmax gives a token becomes zero in training");
+          "probability with which attention's weight of a token becomes zero in training; the others are divided by 1 "
+          "- this");
 }
 
 void describe_pool(Describer& d, LayerConfig& config) {

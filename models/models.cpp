@@ -91,7 +91,8 @@ void describe_mobilefacenet(Describer& d, ModelConfig& config) {
 
 void describe_attention_dropout(Describer& d, ModelConfig& config) {
   d.field("attention_dropout", config.vit.attention_dropout, from_to_below(0, 1),
-          "probability with which a weight that attention gives a token becomes zero in training");
+          "probability with which attention's weight of a token becomes zero in training; the others are divided by 1 "
+          "- this");
 }
 
 void describe_vit(Describer& d, ModelConfig& config) {

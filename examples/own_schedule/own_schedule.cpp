@@ -1,9 +1,9 @@
 // The schedule `2f2b`: 1f1b with two micro-batches in the place of one, so that the message of the first travels while
-// the second is computed (kFkB in Wang et al. 2023, "Ada-Grouper", arXiv 2303.01675). Rank r of p holds 2(p - r)
-// micro-batches.
+// the second is computed (kFkB in Wang et al. 2023, "Ada-Grouper", arXiv 2303.01675). Rank r of p holds
+// min(m, 2(p - r)) micro-batches.
 //
-//   0: F0 F1 F2 F3             B0 B1 ..
-//   1:    F0 F1       B0 B1 F2 F3 ..
+//   0: F0 F1 F2 F3 B0 B1       B2 B3
+//   1:    F0 F1 B0 B1 F2 F3 B2 B3
 #include <algorithm>
 
 #include "experiments/extensions/extension.h"

@@ -66,7 +66,7 @@ class Search {
                                (static_cast<std::int64_t>(space_.applications()) + of_messages * mesh.pp));
   }
   double work_of(const Layout& layout) const { return work_of(layout.mesh, layout.micro_batches); }
-  /// Whether all plans together stay within a share of the bound.
+  /// Whether the plans of a search together stay within a share of the bound.
   bool can_plan(const Layout& layout, double share) const {
     return work_ + work_of(layout) <= share * options_.max_work;
   }
@@ -194,10 +194,10 @@ class Search {
   }
 
   /// The first layout of each mesh, on which the other options depend most, up to `max_starts`.
-  static std::vector<WeighedLayout> best_of_meshes(const std::vector<WeighedLayout>& ranked) {
+  static std::vector<WeighedLayout> best_of_meshes(const std::vector<WeighedLayout>& best_first) {
     std::vector<WeighedLayout> best;
     std::set<std::string> meshes;
-    for (const WeighedLayout& each : ranked) {
+    for (const WeighedLayout& each : best_first) {
       if (best.size() == max_starts) break;
       if (meshes.insert(value_of(each.layout, LayoutOption::mesh)).second) best.push_back(each);
     }
@@ -213,11 +213,13 @@ class Search {
   void plan_promising() {
     plan_changes_of_written();
     const std::vector<WeighedLayout> finalists = ranked(known_in(estimates_));
-    for (const WeighedLayout& finalist : front_of(finalists))
-      if (!stops() && can_plan(finalist.layout, 1.0 / 3)) (void)planned(finalist.layout);
-    for (const auto& all : {best_of_meshes(finalists), finalists})
-      for (const WeighedLayout& finalist : all)
-        if (!stops() && can_plan(finalist.layout, 1.0 / 2)) (void)planned(finalist.layout);
+    const auto plan_each = [this](const std::vector<WeighedLayout>& layouts, double share) {
+      for (const WeighedLayout& each : layouts)
+        if (!stops() && can_plan(each.layout, share)) (void)planned(each.layout);
+    };
+    plan_each(front_of(finalists), 1.0 / 3);
+    plan_each(best_of_meshes(finalists), 1.0 / 2);
+    plan_each(finalists, 1.0 / 2);
     const auto weigh = [this](const Layout& before, const Layout& layout) -> Weighed {
       if (!is_promising(before, layout) || !can_plan(layout, 1 - kept_work)) return {};
       return planned(layout);

@@ -36,7 +36,8 @@ struct LayoutChange {
 struct LayoutSearchOptions {
   int ranks = 1;
   LayoutFreedom freedom{};
-  /// How much may be simulated: the layers that all ranks compute in a step, summed over the layouts that are planned.
+  /// How much may be simulated: the layers that all ranks compute in a step, summed over the layouts that are planned;
+  /// the experiment's own layout is not counted.
   double max_work = 100'000;
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// Whether to end with the best that has been found.

@@ -11,9 +11,9 @@ namespace heddle {
 /// that.
 std::optional<std::function<void()>> bare_product(int threads);
 
-/// A function that computes what the forward and the backward pass of attention multiply, in f32: for each of these
-/// pairs of a sample and a head seven products of [tokens, features] and [tokens, tokens], of equal numbers. As in the
-/// kernel, each member of the calling thread's team takes whole pairs.
+/// A function that multiplies what attention's forward and backward passes multiply, in f32: for each pair of a sample
+/// and a head, seven products of [tokens, features] and [tokens, tokens]. All elements of the inputs are equal. As in
+/// the kernel, each thread of the caller's team takes whole pairs.
 std::function<void()> bare_attention_products(std::int64_t pairs, std::int64_t tokens, std::int64_t features);
 
 }  // namespace heddle

@@ -9,8 +9,8 @@ namespace heddle {
 enum class AttentionPass { forward, backward };
 
 /// Sets each weight that softmax gives a key to zero with `probability`, and scales the others by
-/// 1 / (1 - probability). The draw of a weight depends on the key of the draws and on its sample, head, query and key
-/// token alone: `first_sample` and `first_head` say which of the global batch and of the layer's `heads` a tensor has.
+/// 1 / (1 - probability). The draw of a weight has the number that the weight would have in one tensor [global batch,
+/// heads, tokens, tokens] of the layer; `first_sample` and `first_head` say where in it a tensor's weights lie.
 struct AttentionDropout {
   double probability = 0;
   DrawKey key{};

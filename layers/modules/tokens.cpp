@@ -169,15 +169,14 @@ Variable Attention::forward(std::span<const Variable> inputs, const Pass& pass) 
   // This rank has some samples of the whole batch, and some heads of each.
   const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
   const std::vector<IndexRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
-  const std::int64_t features_of_head = whole[2] / options_.heads;
+  const std::int64_t size_of_head = whole[2] / options_.heads;  // of its queries, keys and values together
   AttentionDropout dropout;
   if (pass.training && options_.dropout > 0) {
     DrawKey key = key_;
     key.step = static_cast<std::uint32_t>(pass.step);
-    dropout = {options_.dropout, key, pass.samples.begin + box[0].begin, box[2].begin / features_of_head,
-               options_.heads};
+    dropout = {options_.dropout, key, pass.samples.begin + box[0].begin, box[2].begin / size_of_head, options_.heads};
   }
-  return attention(inputs[0], box[2].size / features_of_head,
+  return attention(inputs[0], box[2].size / size_of_head,
                    options_.scale > 0 ? std::optional(options_.scale) : std::nullopt, dropout);
 }
 

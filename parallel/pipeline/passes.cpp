@@ -97,10 +97,10 @@ UnitTimes unit_times(const Schedule& schedule) {
   return times;
 }
 
-/// Adds H to all ranks at the ends of periods, in which each rank computes at most one forward and one backward of each
-/// of its stages, and nothing that needs what another one computes in the same period. All ranks then reach an H after
-/// equally much work. Empty if micro-batches take longer from one stage to the next than a period: a schedule needs
-/// 2(p - r) - 1 micro-batches alive on rank r to keep up.
+/// Adds H to all ranks at the ends of periods. In a period each rank computes at most as many forwards, and as many
+/// backwards, as it has stages, and nothing that needs what is computed in the same period, so that between two H all
+/// ranks have about equally much work. Empty if micro-batches take longer from one stage to the next than a period:
+/// with one stage per rank, a schedule needs 2(p - r) - 1 micro-batches alive on rank r to keep up.
 class LossByPeriod {
  public:
   explicit LossByPeriod(const Schedule& schedule)
@@ -114,7 +114,8 @@ class LossByPeriod {
   }
 
   std::optional<Schedule> run() {
-    // The last micro-batch enters in the period of its number, and takes one for each stage in each direction.
+    // The last micro-batch of a copy enters in the period of its number there, and takes one period for each stage in
+    // each direction.
     const int periods =
         (schedule_.micro_batches + schedule_.copies() - 1) / schedule_.copies() + 2 * schedule_.stages() - 1;
     for (int period = 0; period < periods && !is_complete(); ++period) {

@@ -33,7 +33,8 @@ enum class LossRanks {
   last_stage,  // H follows each of the last stage's F, on its rank alone
   all          // H is a collective of all ranks: between the last forward and the first backward if every rank has
                // such a point; else so that no rank needs what another one computes between the same two H, or as soon
-               // as the last stage's F has ended everywhere, whichever takes less time in equally long actions
+               // as the last stage's F has ended everywhere, whichever takes less time if F, I and W take one unit
+               // each, B two and H none
 };
 Schedule with_loss(Schedule schedule, LossRanks ranks);
 

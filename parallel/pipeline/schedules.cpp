@@ -144,9 +144,9 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
 /// and makespan of 1f1b where messages take no time; min(m, 2(p-r)-1) micro-batches are alive on rank r. Between a
 /// result and its use on the next rank stands an action of another micro-batch, beside which the message is sent.
 ///
-///   0: F0 F1 F2 F3 F4 B0 F5 B1    B2    ..
-///   1:    F0 F1 F2 B0 F3 B1 F4 B2    B3 ..
-///   2:       F0 B0 F1 B1 F2 B2 F3 B3 ..
+///   0: F0 F1 F2 F3 F4 B0 F5 B1    B2    B3 ..
+///   1:    F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 ..
+///   2:       F0 B0 F1 B1 F2 B2 F3 B3 F4 ..
 Schedule eager_1f1b(const ScheduleShape& shape) {
   return one_forward_after_each_backward(shape, [&](int rank) { return 2 * (shape.ranks - rank) - 1; });
 }

@@ -6,7 +6,8 @@ namespace heddle {
 
 namespace plan {
 
-/// The number of scores: [N, T, H, 3, D] has one for each sample, head and pair of tokens.
+/// The number of scores: [N, T, H, 3, D] has one for each sample, head and pair of tokens. As in other layers, the
+/// draws of dropout are not counted.
 static double scores(const Tensor& qkv) {
   const Shape& s = qkv.shape();
   return static_cast<double>(s[0] * s[2]) * static_cast<double>(s[1] * s[1]);

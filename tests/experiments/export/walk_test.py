@@ -1,7 +1,8 @@
 """Walks from photographs to exported models, a search, a larger head and a comparison.
 
 usage: walk_test.py FOLDER [FACES [EXPERIMENT]]    an empty folder for its files; one folder of photographs per person; an
-                                                   experiment file, whose model and training are taken
+                                                   experiment file with grey images, of which mesh, threads, model, head,
+                                                   train and augmentation are taken, but no variants
 
 A network is trained on all people but ten. Its embeddings must be the same in onnxruntime, PyTorch and `heddle embed`;
 a search must find the ten people, of whom it has never seen a photograph; then they are added to its head, and both runs
@@ -55,9 +56,11 @@ def small_network():
     }
 
 
-settings = json.loads(pathlib.Path(sys.argv[3]).read_text()) if len(sys.argv) > 3 else small_network()
-is_small_network = settings['model']['type'] == 'layers'
-_, HEIGHT, WIDTH = settings['data']['image']
+is_small_network = len(sys.argv) < 4
+settings = small_network() if is_small_network else json.loads(pathlib.Path(sys.argv[3]).read_text())
+channels_of_images, HEIGHT, WIDTH = settings['data']['image']
+if channels_of_images != 1:
+    sys.exit(f'{sys.argv[3]}: expected images of one channel, got {channels_of_images}')
 
 
 def draw_faces():
@@ -98,7 +101,7 @@ def copy_photographs(people, folder):
 
 
 def experiment(people):
-    data = {key: settings['data'][key] for key in ('image', 'augmentation')}
+    data = {key: settings['data'][key] for key in ('image', 'augmentation') if key in settings['data']}
     chosen = {key: settings[key] for key in ('mesh', 'threads', 'model', 'train') if key in settings}
     return chosen | {
         'name': 'walk', 'seed': 1,

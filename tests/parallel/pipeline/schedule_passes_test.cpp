@@ -85,7 +85,11 @@ TEST_CASE("with_loss: the H of eager_1f1b divide it into periods without message
   CHECK(text(schedule, 2) == "2F0 2H0 2B0 2F1 2H1 2B1 2F2 2H2 2B2 2F3 2H3 2B3 2F4 2H4 2B4 2F5 2H5 2B5");
 }
 
-TEST_CASE("with_loss: a head on all ranks costs eager_1f1b its own time, whatever that of F, B and H") {
+TEST_CASE("with_loss: H follows the last stage's F where weight parts fill the gaps: by periods, zb_h2 takes 22") {
+  CHECK(simulate(with_loss(zb_h2({3, 6}), LossRanks::all), {}).makespan == 20);
+}
+
+TEST_CASE("with_loss: a head on all ranks adds m times its own time to eager_1f1b, for all costs of F, B and H") {
   for (const double loss : {0.1, 1.0, 10.0})
     for (const double backward : {0.5, 1.0, 2.0}) {
       CAPTURE(loss);

@@ -20,7 +20,8 @@ namespace heddle::cpu {
 AttentionScratch::AttentionScratch(const Shape& qkv, DType dtype, AttentionPass pass)
     : vectors(qkv[1] * qkv[4]), scores(qkv[1] * qkv[1]) {
   const bool is_backward = pass == AttentionPass::backward;
-  const std::int64_t elements = (is_backward ? 7 : 4) * vectors + (is_backward ? 2 : 1) * scores + 2 * qkv[1];
+  const std::int64_t elements =
+      (is_backward ? 7 : 4) * vectors + (is_backward ? 2 : 1) * scores + (is_backward ? 1 : 2) * qkv[1];
   bytes = aligned(elements * static_cast<std::int64_t>(size_of(compute_dtype(dtype))));
 }
 
@@ -42,7 +43,8 @@ struct Head {
   std::int64_t row() const { return (sample * heads + head) * tokens; }
 };
 
-/// How many tokens ahead memory is fetched: the vectors that a head has of two tokens are far apart.
+/// How many tokens ahead the vectors are prefetched: those of one head in two tokens are far apart, so that the
+/// hardware does not fetch them itself.
 constexpr std::int64_t fetched_ahead = 8;
 /// Elements of a line of the caches.
 template <class T>

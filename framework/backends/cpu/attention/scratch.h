@@ -9,7 +9,7 @@ namespace heddle::cpu {
 
 /// Matrices of the compute type: [T, D] for queries, keys, values and the output or its gradient, in the backward pass
 /// also for the gradients of queries, keys and values; [T, T] for scores, in the backward pass also for their
-/// gradients; [T] for the sums of exponentials and for the factors of dropout.
+/// gradients; [T] for the factors of dropout, in the forward pass also for the inverse sums of exponentials.
 struct AttentionScratch {
   std::int64_t vectors;  // elements of a [T, D]
   std::int64_t scores;   // elements of a [T, T]

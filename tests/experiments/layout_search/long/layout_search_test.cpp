@@ -123,9 +123,9 @@ TEST_CASE("the layouts of searched.json are those that a search finds") {
   };
   for (const std::string setting : {"communication", "memory", "unequal", "head"}) {
     CAPTURE(setting);
-    const auto fastest_from = [&](const std::string& file) {
-      const LayoutSearchResult result =
-          searched(variant(setting + ", " + file), {.ranks = 8, .freedom = {.recompute = true, .micro_batches = true}});
+    const auto fastest_from = [&](const std::string& start) {
+      const LayoutSearchResult result = searched(variant(setting + ", " + start),
+                                                 {.ranks = 8, .freedom = {.recompute = true, .micro_batches = true}});
       REQUIRE_FALSE(result.best.empty());
       CHECK(result.best.front().is_planned());
       return result.best.front().figures.seconds;
