@@ -88,6 +88,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces"]=$data
   ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces --set model.weights='\"backbone.safetensors\"'"]=$data
   ["./heddle run experiments/orl_faces_head.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
+  ["./heddle run experiments/orl_faces_vit.json --set data.path=PATH/TO/orl_faces"]=$data
   ["./heddle run experiments/precision.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
   ["./heddle run experiments/quickstart.json"]=$step
   ["./heddle run experiments/quickstart.json --resume --set train.steps=60"]=$results
