@@ -175,7 +175,7 @@ constexpr auto model_table = enum_table<ModelType, ModelRow>({
     {ModelType::vit_s, {"vit_s", "InsightFace's ViT-S: 12 blocks of 512 features", make_vit, describe_vit}},
     {ModelType::vit_b, {"vit_b", "InsightFace's ViT-B: 24 blocks of 512 features", make_vit, describe_vit}},
     {ModelType::vit_l, {"vit_l", "InsightFace's ViT-L: 24 blocks of 768 features", make_vit, describe_vit}},
-    {ModelType::vit, {"vit", "the same with sizes of your own", make_vit, describe_sized_vit}},
+    {ModelType::vit, {"vit", "InsightFace's vision transformer with sizes of your own", make_vit, describe_sized_vit}},
     {ModelType::vit_b_16,
      {"vit_b_16", "torchvision's ViT-B/16: 12 blocks of 768 features and a class token", make_vit_b_16,
       describe_torchvision_vit}},

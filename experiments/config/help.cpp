@@ -156,11 +156,13 @@ Place find_place(const Node& root, std::string_view dotted) {
       }
     };
     if (place.alternative == nullptr) search(node.fields);
-    for (const Node::Alternative& kind : node.alternatives) {
-      if (place.alternative == nullptr || place.alternative == &kind) search(kind.fields);
-    }
+    // A type, unless it has a key of its own name, before the keys of other types.
     const Node::Alternative* const kind =
         inner == nullptr && place.alternative == nullptr ? node.alternative(name) : nullptr;
+    for (const Node::Alternative& each : node.alternatives) {
+      const Node::Alternative* const only = kind != nullptr ? kind : place.alternative;
+      if (only == nullptr || only == &each) search(each.fields);
+    }
     if (inner == nullptr && kind == nullptr) {
       const std::vector<std::string> types = types_of(node);
       if (place.alternative == nullptr) known.insert(known.end(), types.begin(), types.end());
@@ -186,7 +188,8 @@ std::string help_text(const Describer::Body& root, std::string_view dotted_path)
   const Node tree = outline(root, Scope::everything);
   const Place place = find_place(tree, dotted_path);
   const Node& node = *place.node;
-  const std::string heading = dotted_path.empty() ? "" : fmt::format("{}: {}", dotted_path, node.help);
+  std::string heading(dotted_path);
+  if (!dotted_path.empty() && !node.help.empty()) heading += ": " + node.help;
   if (node.kind == Kind::object) return object_text(heading, node, place.alternative);
   std::string out;
   add_heading(heading, out);

@@ -168,14 +168,15 @@ class Reader final : public Describer {
     // Here rather than in finish(): the other alternatives live in the caller.
     const std::vector<const Member*> unknown = unknown_members();
     if (unknown.empty()) return;
+    std::map<const Member*, std::vector<std::string>> types;
     for (const Alternative& kind : kinds) {
       const Node fields = outline(kind.body, Scope::everything);
-      for (const Member* const member : unknown) {
-        if (fields.field(member->key, "") == nullptr) continue;
-        other_types_.emplace(member, fmt::format("unknown key for type {}; it belongs to type {}",
-                                                 in_quotes(names[chosen]), in_quotes(kind.type)));
-      }
+      for (const Member* const member : unknown)
+        if (fields.field(member->key, "") != nullptr) types[member].emplace_back(kind.type);
     }
+    for (const auto& [member, those] : types)
+      other_types_.emplace(member, fmt::format("unknown key for type {}; it belongs to type {}",
+                                               in_quotes(names[chosen]), one_of_words(those)));
   }
 
   /// Reports the members that no description asked for.

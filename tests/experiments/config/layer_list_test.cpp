@@ -135,6 +135,8 @@ TEST_CASE("an invalid written-out model is refused with the layer, the given and
         "model: expected its last layer to give an embedding [n,d], \"relu_1\" gives [n,8,8,4]: append a flatten or a "
         "global_average_pool");
   CHECK(error_of(R"([{"type": "flaten"}])").find("did you mean \"flatten\"?") != std::string::npos);
+  CHECK(error_of(R"([{"type": "relu", "probability": 0.1}])")
+            .find(R"(unknown key for type "relu"; it belongs to type "dropout" or "drop_path")") != std::string::npos);
   CHECK(error_of("[]").find("/model/layers: expected a list of 1 to 100000 objects, got an empty list") !=
         std::string::npos);
   CHECK(error_of(R"([{"type": "linear"}])").find("/model/layers/0/out: expected an integer") != std::string::npos);
