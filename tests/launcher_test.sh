@@ -180,7 +180,9 @@ long=$!
 touch "$tree/framework/value.h"
 # shellcheck disable=SC2016
 seen=$(PATH="$work/short:$PATH" script -qec "'$tree/heddle' value" /dev/null </dev/null)
-has "on a terminal a build rewrites one line" $'\r\e[Kheddle: building: 34 / 100, 0:00\r\e[Kheddle: building: 34 / 100, 0:01' "$seen"
+line=$'\r\e[Kheddle: building: 34 / 100, '
+[[ $seen == *"$line"[0-9]:[0-9][0-9]"$line"[0-9]:[0-9][0-9]* ]] && rewritten=yes || rewritten=no
+is "on a terminal a build rewrites one line (${seen@Q})" yes "$rewritten"
 is "on a terminal that line is cleared before the program's output" $'\r\e[K4\r' "${seen: -6}"
 
 # ---- the device cuda -----------------------------------------------------------------------------------------------
