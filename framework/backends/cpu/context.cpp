@@ -6,6 +6,7 @@
 #include "framework/backends/cpu/convolution/primitives.h"
 #include "framework/backends/cpu/linear_algebra/primitives.h"
 #include "framework/backends/cpu/loops/parallel.h"
+#include "framework/backends/cpu/onednn/onednn.h"
 #include "framework/error.h"
 
 namespace heddle::cpu {
@@ -16,6 +17,7 @@ namespace {
 /// its second attempt crashes: this first one takes place before ranks compute, and remains the only one.
 void make_product_kernels() {
   static const bool are_made = [] {
+    require_memory_for_code();
     constexpr dnnl_dim_t n = 32;
     const ThreadTeam alone(1);
     try {

@@ -1,9 +1,11 @@
 #include "framework/backends/cpu/onednn/onednn.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include "framework/backends/backend.h"
 #include "framework/backends/cpu/loops/parallel.h"
+#include "framework/error.h"
 
 namespace heddle {
 
@@ -47,6 +49,14 @@ std::size_t hash_of(std::initializer_list<std::int64_t> values) {
     hash ^= hash >> 29;
   }
   return hash;
+}
+
+void require_memory_for_code() {
+  constexpr std::size_t bytes = std::size_t{16} << 20;  // several times what the code of all products takes
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    fail<OutOfMemory>("cpu: out of memory: the system has none for oneDNN's code, perhaps because of a limit (ulimit -v)");
+  munmap(memory, bytes);
 }
 
 void OneDnn::run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments) const {

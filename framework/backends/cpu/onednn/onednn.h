@@ -35,10 +35,15 @@ inline bool is_widened(DType dtype, bool found) {
 /// A hash of what a cache of primitives is looked up by.
 std::size_t hash_of(std::initializer_list<std::int64_t> values);
 
-/// An empty (false) descriptor if oneDNN has no implementation.
+/// OutOfMemory if the system has no memory for the code that oneDNN writes for a primitive. oneDNN does not ask whether
+/// it got any, and would crash.
+void require_memory_for_code();
+
+/// An empty (false) descriptor if oneDNN has no implementation. To be made into a primitive at once.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc find_primitive(const dnnl::engine& engine, const dnnl::primitive_attr& attr,
                                                   const Args&... args) {
+  require_memory_for_code();
 #if DNNL_VERSION_MAJOR >= 3
   return typename Primitive::primitive_desc(engine, args..., attr, true);
 #else
@@ -50,6 +55,7 @@ typename Primitive::primitive_desc find_primitive(const dnnl::engine& engine, co
 template <class Primitive, class Hint, class... Args>
 typename Primitive::primitive_desc find_backward(const dnnl::engine& engine, const dnnl::primitive_attr& attr,
                                                  const Hint& hint, const Args&... args) {
+  require_memory_for_code();
 #if DNNL_VERSION_MAJOR >= 3
   return typename Primitive::primitive_desc(engine, args..., hint, attr, true);
 #else
