@@ -178,9 +178,7 @@ void describe_attention(Describer& d, LayerConfig& config) {
   d.field("heads", config.attention.heads, between(1, 65536), "number of heads, which share the features evenly");
   d.field("scale", config.attention.scale, between(0, 1e6),
           "factor of the products of queries and keys; 0: 1 / sqrt(features of a head)");
-  d.field("dropout", config.attention.dropout, from_to_below(0, 1),
-          "probability with which attention's weight of a token becomes zero in training; the others are divided by 1 "
-          "- this");
+  describe_attention_dropout(d, "dropout", config.attention.dropout);
 }
 
 void describe_pool(Describer& d, LayerConfig& config) {
@@ -329,6 +327,12 @@ std::vector<int> inputs_of(const LayerConfig& layer, const std::string& name, co
 }
 
 }  // namespace
+
+void describe_attention_dropout(Describer& d, const char* key, double& probability) {
+  d.field(key, probability, from_to_below(0, 1),
+          "probability with which attention's weight of a token becomes zero in training; the others are divided by 1 "
+          "- this");
+}
 
 void describe(Describer& d, LayerConfig& config) {
   d.field("name", config.name, "prefix of its parameters' names; empty: TYPE_INDEX, counted from 0");

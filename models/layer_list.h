@@ -103,6 +103,8 @@ struct LayerConfig {
 };
 
 void describe(Describer& d, LayerConfig& config);
+/// AttentionOptions::dropout, under this key.
+void describe_attention_dropout(Describer& d, const char* key, double& probability);
 
 /// InputError names the layer whose name is used twice, whose input is not a layer before it, or whose inputs do not
 /// fit.

@@ -89,19 +89,13 @@ void describe_mobilefacenet(Describer& d, ModelConfig& config) {
   d.field("scale", config.mobilefacenet.scale, between(1, 64), "the blocks have 64 and 128 channels times this");
 }
 
-void describe_attention_dropout(Describer& d, ModelConfig& config) {
-  d.field("attention_dropout", config.vit.attention_dropout, from_to_below(0, 1),
-          "probability with which attention's weight of a token becomes zero in training; the others are divided by 1 "
-          "- this");
-}
-
 void describe_vit(Describer& d, ModelConfig& config) {
   d.field("embedding", config.embedding, between(1, 65536), "size of the embedding");
   d.field("synchronized_norms", config.synchronized_norms, "batch norms take statistics over all dp ranks' samples");
   d.field("patch", config.vit.patch, between(1, 1024),
           "height and width of a token's pixels; pixels that do not fill a patch are not read");
   d.field("qkv_bias", config.vit.qkv_bias, "whether queries, keys and values have biases");
-  describe_attention_dropout(d, config);
+  describe_attention_dropout(d, "attention_dropout", config.vit.attention_dropout);
   d.field("drop_path", config.vit.drop_path, from_to_below(0, 1),
           "probability with which the last block's branches are left out for a sample; it rises linearly from 0");
   d.field("mask_ratio", config.vit.mask_ratio, from_to_below(0, 1),
@@ -118,16 +112,13 @@ void describe_sized_vit(Describer& d, ModelConfig& config) {
 void describe_torchvision_vit(Describer& d, ModelConfig& config) {
   describe_backbone(d, config);
   describe_embedding_norm(d, config);
-  describe_attention_dropout(d, config);
+  describe_attention_dropout(d, "attention_dropout", config.vit.attention_dropout);
 }
 
 ModelSpec make_vit_b_16(const ModelConfig& config, const ImageShape& image) {
-  VitConfig vit = config.vit;
-  vit.features = 768;
-  vit.blocks = 12;
-  vit.heads = 12;
-  vit.patch = 16;
-  return make_torchvision_vit(vit, config, image);
+  return make_torchvision_vit(
+      {.features = 768, .blocks = 12, .heads = 12, .patch = 16, .attention_dropout = config.vit.attention_dropout},
+      config, image);
 }
 
 void describe_layers(Describer& d, ModelConfig& config) {

@@ -159,10 +159,9 @@ Place find_place(const Node& root, std::string_view dotted) {
     // A type, unless it has a key of its own name, before the keys of other types.
     const Node::Alternative* const kind =
         inner == nullptr && place.alternative == nullptr ? node.alternative(name) : nullptr;
-    for (const Node::Alternative& each : node.alternatives) {
-      const Node::Alternative* const only = kind != nullptr ? kind : place.alternative;
+    const Node::Alternative* const only = kind != nullptr ? kind : place.alternative;
+    for (const Node::Alternative& each : node.alternatives)
       if (only == nullptr || only == &each) search(each.fields);
-    }
     if (inner == nullptr && kind == nullptr) {
       const std::vector<std::string> types = types_of(node);
       if (place.alternative == nullptr) known.insert(known.end(), types.begin(), types.end());

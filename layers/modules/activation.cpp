@@ -102,26 +102,23 @@ LayerSpecPointer Dropout::spec(double probability) {
 }
 
 Dropout::Dropout(Construction& construction, double probability, LayerLayout layout)
-    : key_{construction.key, Purpose::dropout, 0, construction.next_stream++},
-      probability_(probability),
-      layout_(std::move(layout)) {}
+    : draws_(LayerDraws::of_dropout(construction, std::move(layout))), probability_(probability) {}
 
 Variable Dropout::forward(std::span<const Variable> inputs, const Pass& pass) {
   const Variable& x = inputs[0];
   if (!pass.training || probability_ == 0) return x;
-  DrawKey key = key_;
-  key.step = static_cast<std::uint32_t>(pass.step);
-  const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
-  const std::vector<IndexRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
+  const Shape& whole = draws_.layout().inputs[0];
+  const std::vector<IndexRange> box = draws_.box(pass);
   // This rank has some samples of the whole tensor, and of each a range of its tokens, or of each pixel's channels.
-  const bool has_some_tokens = !layout_.axes(Parallel::sequence).empty();
+  const bool has_some_tokens = !draws_.layout().axes(Parallel::sequence).empty();
   const int cut = has_some_tokens ? 1 : whole.rank() - 1;
   const std::int64_t rows_per_sample = whole.product(1, cut);
   const std::int64_t row = whole.product(cut, whole.rank());
   const std::int64_t element = whole.product(cut + 1, whole.rank());
   const IndexRange range = box[static_cast<std::size_t>(cut)];
-  const std::int64_t first_row = (pass.samples.begin + box[0].begin) * rows_per_sample;
-  return dropout(x, probability_, key, {first_row * row + range.begin * element, range.size * element, row});
+  const std::int64_t first_row = box[0].begin * rows_per_sample;
+  return dropout(x, probability_, draws_.key(pass),
+                 {first_row * row + range.begin * element, range.size * element, row});
 }
 
 LayerSpecPointer Add::spec() {

@@ -1,6 +1,7 @@
 // Activations, dropout, and the sum of two branches.
 #pragma once
 
+#include "layers/layer_draws.h"
 #include "layers/layer_spec.h"
 
 namespace heddle {
@@ -40,9 +41,8 @@ class Dropout final : public Layer {
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 
  private:
-  DrawKey key_;
+  LayerDraws draws_;
   double probability_;
-  LayerLayout layout_;
 };
 
 /// The sum of two inputs of the same shape, which ends a residual branch.

@@ -85,15 +85,12 @@ class RestoreTokensSpec final : public LayerSpec {
 }  // namespace
 
 TokenMaskDraws::TokenMaskDraws(RandomKey key, const TokenMasking& masking, LayerLayout layout)
-    : key_{key, Purpose::token_masks, 0, masking.number}, masking_(masking), layout_(std::move(layout)) {}
+    : draws_({key, Purpose::token_masks, 0, masking.number}, std::move(layout)), masking_(masking) {}
 
 TokenMask TokenMaskDraws::draw(const Pass& pass) const {
-  DrawKey key = key_;
-  key.step = static_cast<std::uint32_t>(pass.step);
-  const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
-  const IndexRange samples = local_box(whole, layout_.input(0), layout_.mesh, layout_.at)[0];
-  return draw_token_mask(pass.rank.device, samples.size, masking_.tokens, masking_.kept(), key,
-                         pass.samples.begin + samples.begin);
+  const IndexRange samples = draws_.box(pass)[0];
+  return draw_token_mask(pass.rank.device, samples.size, masking_.tokens, masking_.kept(), draws_.key(pass),
+                         samples.begin);
 }
 
 LayerSpecPointer MaskTokens::spec(const TokenMasking& masking) {

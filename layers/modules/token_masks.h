@@ -4,6 +4,7 @@
 #pragma once
 
 #include "framework/ops/training.h"
+#include "layers/layer_draws.h"
 #include "layers/layer_spec.h"
 
 namespace heddle {
@@ -27,9 +28,8 @@ class TokenMaskDraws {
   TokenMask draw(const Pass& pass) const;
 
  private:
-  DrawKey key_;
+  LayerDraws draws_;
   TokenMasking masking_;
-  LayerLayout layout_;
 };
 
 /// [n, tokens, features] -> [n, kept, features] in training.

@@ -161,22 +161,18 @@ LayerSpecPointer Attention::spec(const AttentionOptions& options) {
 }
 
 Attention::Attention(Construction& construction, const AttentionOptions& options, LayerLayout layout)
-    : options_(options), layout_(std::move(layout)) {
-  if (options.dropout > 0) key_ = {construction.key, Purpose::dropout, 0, construction.next_stream++};
+    : options_(options), size_of_head_(layout.inputs[0][2] / options.heads) {
+  if (options.dropout > 0) draws_ = LayerDraws::of_dropout(construction, std::move(layout));
 }
 
 Variable Attention::forward(std::span<const Variable> inputs, const Pass& pass) {
-  // This rank has some samples of the whole batch, and some heads of each.
-  const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
-  const std::vector<IndexRange> box = local_box(whole, layout_.input(0), layout_.mesh, layout_.at);
-  const std::int64_t size_of_head = whole[2] / options_.heads;  // of its queries, keys and values together
   AttentionDropout dropout;
-  if (pass.training && options_.dropout > 0) {
-    DrawKey key = key_;
-    key.step = static_cast<std::uint32_t>(pass.step);
-    dropout = {options_.dropout, key, pass.samples.begin + box[0].begin, box[2].begin / size_of_head, options_.heads};
+  if (pass.training && draws_) {
+    // This rank has some samples of the whole batch, and some heads of each.
+    const std::vector<IndexRange> box = draws_->box(pass);
+    dropout = {options_.dropout, draws_->key(pass), box[0].begin, box[2].begin / size_of_head_, options_.heads};
   }
-  return attention(inputs[0], box[2].size / size_of_head,
+  return attention(inputs[0], inputs[0].shape()[2] / size_of_head_,
                    options_.scale > 0 ? std::optional(options_.scale) : std::nullopt, dropout);
 }
 
@@ -192,21 +188,15 @@ LayerSpecPointer DropPath::spec(double probability) {
 }
 
 DropPath::DropPath(Construction& construction, double probability, LayerLayout layout)
-    : key_{construction.key, Purpose::dropout, 0, construction.next_stream++},
-      probability_(probability),
-      layout_(std::move(layout)) {}
+    : draws_(LayerDraws::of_dropout(construction, std::move(layout))), probability_(probability) {}
 
 Variable DropPath::forward(std::span<const Variable> inputs, const Pass& pass) {
   const Variable& x = inputs[0];
   if (!pass.training || probability_ == 0) return x;
-  DrawKey key = key_;
-  key.step = static_cast<std::uint32_t>(pass.step);
-  const Shape whole = layout_.inputs[0].with(0, pass.samples.size);
-  const IndexRange samples = local_box(whole, layout_.input(0), layout_.mesh, layout_.at)[0];
   std::vector<std::int64_t> one_per_sample(static_cast<std::size_t>(x.shape().rank()), 1);
   one_per_sample[0] = x.shape()[0];
   const Tensor ones = Tensor::full(x.device(), Shape(one_per_sample), x.dtype(), 1);
-  return multiply(x, dropout(ones, probability_, key, pass.samples.begin + samples.begin));
+  return multiply(x, dropout(ones, probability_, draws_.key(pass), draws_.box(pass)[0].begin));
 }
 
 }  // namespace heddle

@@ -2,6 +2,9 @@
 // [n, tokens, features].
 #pragma once
 
+#include <optional>
+
+#include "layers/layer_draws.h"
 #include "layers/layer_spec.h"
 
 namespace heddle {
@@ -46,8 +49,8 @@ class Attention final : public Layer {
 
  private:
   AttentionOptions options_;
-  LayerLayout layout_;
-  DrawKey key_{};
+  std::int64_t size_of_head_;          // of its queries, keys and values together
+  std::optional<LayerDraws> draws_{};  // with dropout
 };
 
 /// Zeroes whole samples with `probability` and scales the others by 1 / (1 - probability), before a residual sum
@@ -60,9 +63,8 @@ class DropPath final : public Layer {
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
 
  private:
-  DrawKey key_;
+  LayerDraws draws_;
   double probability_;
-  LayerLayout layout_;
 };
 
 }  // namespace heddle

@@ -94,7 +94,7 @@ class OpsBench {
     return Variable::parameter(ones(shape), std::make_shared<Accumulator>(Category::gradients));
   }
 
-  /// Those of a linear layer's forward pass, and of the gradients of its weight and input.
+  /// The products of a linear layer: its forward pass, and the gradients of its weight and input.
   Timed timed_linear_products(std::int64_t rows, std::int64_t in, std::int64_t out) {
     Tensor x = ones({rows, in});
     Tensor weight = ones({out, in});
@@ -177,7 +177,7 @@ class OpsBench {
   void overhead() {
     constexpr int calls = 2000;
     const Variable x = ones({1, 1});
-    const Variable weight = Variable::parameter(ones({1, 1}), std::make_shared<Accumulator>(Category::gradients));
+    const Variable weight = parameter({1, 1});
     const double layer = min_seconds([&] {
       for (int i = 0; i < calls; ++i) linear(x, weight, {});
     });

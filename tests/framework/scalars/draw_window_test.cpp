@@ -68,7 +68,7 @@ TEST_CASE("attention's dropout is that of its weights, softmax(scale * q k^T), a
       for (std::int64_t h = 0; h < heads; ++h) qkv[at(n, t, h, 2, t)] = 1;
   const Variable x(tensor(device, {samples, tokens, heads * 3 * tokens}, qkv));
   const Tensor weights = Tensor::full(device, {samples, heads, tokens, tokens}, DType::f64, 1.0 / tokens);
-  // Of the last samples of a batch that begins with 7, and of the last heads of a layer with 5.
+  // The input is a part of a larger batch and layer: its first sample has the number 7, and its heads are 3 and 4 of 5.
   const std::int64_t first = (7 * 5 + 3) * tokens * tokens;
   const Variable dropped = dropout(Variable(weights), 0.4, key, {first, heads * tokens * tokens, 5 * tokens * tokens});
   const Variable result = attention(x, heads, {}, {0.4, key, 7, 3, 5});

@@ -12,6 +12,7 @@
 #include "framework/backends/cpu/linear_algebra/serial_product.h"
 #include "framework/backends/cpu/loops/draws.h"
 #include "framework/backends/cpu/loops/parallel.h"
+#include "framework/backends/cpu/loops/prefetch.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/backends/cpu/onednn/onednn.h"
 
@@ -43,21 +44,21 @@ struct Head {
   std::int64_t row() const { return (sample * heads + head) * tokens; }
 };
 
-/// How many tokens ahead the vectors are prefetched: those of one head in two tokens are far apart, so that the
-/// hardware does not fetch them itself.
-constexpr std::int64_t fetched_ahead = 8;
-/// Elements of a line of the caches.
+/// Brings the vectors of a token some way ahead into the cache: those of one head in two tokens are far apart, so that
+/// the processor does not fetch them by itself.
 template <class T>
-constexpr std::int64_t fetched_elements = 64 / sizeof(T);
+void fetch_ahead(const Head& h, const T* vectors, std::int64_t token, std::int64_t parts) {
+  constexpr std::int64_t tokens_ahead = 8;
+  const std::int64_t later = std::min(token + tokens_ahead, h.tokens - 1);
+  prefetch(vectors + h.at(later, parts), parts * h.features * static_cast<std::int64_t>(sizeof(T)));
+}
 
 /// The vectors of a head, so many for each token, into matrices [T, D].
 template <std::size_t parts, class T, class C>
 void read(const Head& h, const T* from, const std::array<C*, parts>& to) {
   for (std::int64_t t = 0; t < h.tokens; ++t) {
+    fetch_ahead(h, from, t, parts);
     const T* const vectors = from + h.at(t, parts);
-    const T* const later = from + h.at(std::min(t + fetched_ahead, h.tokens - 1), parts);
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(parts) * h.features; i += fetched_elements<T>)
-      __builtin_prefetch(later + i);
     for (std::size_t part = 0; part < parts; ++part) {
       const T* const vector = vectors + static_cast<std::int64_t>(part) * h.features;
       C* const row = to[part] + t * h.features;
@@ -70,10 +71,8 @@ void read(const Head& h, const T* from, const std::array<C*, parts>& to) {
 template <std::size_t parts, class T, class C, class Scale>
 void write(const Head& h, const std::array<const C*, parts>& from, Scale scale, T* to) {
   for (std::int64_t t = 0; t < h.tokens; ++t) {
+    fetch_ahead(h, to, t, parts);
     T* const vectors = to + h.at(t, parts);
-    T* const later = to + h.at(std::min(t + fetched_ahead, h.tokens - 1), parts);
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(parts) * h.features; i += fetched_elements<T>)
-      __builtin_prefetch(later + i, 1);
     for (std::size_t part = 0; part < parts; ++part) {
       const C factor = scale(t, part);
       const C* const row = from[part] + t * h.features;

@@ -6,6 +6,7 @@
 
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/draws.h"
+#include "framework/backends/cpu/loops/prefetch.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/kernels/class_rows_checks.h"
 #include "framework/scalars/sgd_map.h"
@@ -63,10 +64,8 @@ T* row_of(const Tensor& x, std::int64_t row) {
 /// Brings a row into the cache: by itself the processor follows a stream only to the end of its page.
 void fetch_row(const Tensor& x, std::int64_t row) {
   if (!x.defined()) return;
-  constexpr std::int64_t line = 64;
   const std::int64_t bytes = x.shape().back() * static_cast<std::int64_t>(size_of(x.dtype()));
-  const auto* const from = static_cast<const std::byte*>(x.data()) + row * bytes;
-  for (std::int64_t offset = 0; offset < bytes; offset += line) __builtin_prefetch(from + offset);
+  prefetch(static_cast<const std::byte*>(x.data()) + row * bytes, bytes);
 }
 
 /// A row of x as values of C: where it is if it is of that type, else widened into `buffer`.

@@ -59,7 +59,7 @@ struct DrawnDropout {
         limit(static_cast<float>(given.probability)),
         kept(1 / (1 - given.probability)) {}
 
-  /// Of the weight of a key for a query, in the sample and head of a row.
+  /// What a key's weight for a query is multiplied by, in the sample and head of a row.
   template <class C>
   __device__ C factor(const Heads& heads, std::int64_t row, std::int64_t query, std::int64_t key) const {
     const auto element = static_cast<std::uint64_t>(
