@@ -55,7 +55,8 @@ void require_memory_for_code() {
   constexpr std::size_t bytes = std::size_t{16} << 20;  // several times what the code of all products takes
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    fail<OutOfMemory>("cpu: out of memory: the system has none for oneDNN's code, perhaps because of a limit (ulimit -v)");
+    fail<OutOfMemory>(
+        "cpu: out of memory: the system has none for oneDNN's code, perhaps because of a limit (ulimit -v)");
   munmap(memory, bytes);
 }
 
