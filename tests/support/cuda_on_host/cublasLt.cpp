@@ -187,7 +187,7 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  count_device_wide();
+  count_call(&CallsOnHost::device_wide);
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -306,6 +306,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (chosen.workspace > 0 &&
       (workspace == nullptr || workspace_bytes < chosen.workspace || !is_aligned(workspace, 256)))
     return CUBLAS_STATUS_INVALID_VALUE;
+  count_call(&CallsOnHost::products);
   visit(product.a.type, [&]<class In>(In) {
     visit(product.d.type, [&]<class Out>(Out) {
       using Sum = heddle::Compute<In>;

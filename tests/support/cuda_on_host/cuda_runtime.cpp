@@ -251,11 +251,11 @@ cudaError_t take_filled(void** address, std::size_t bytes) {
 }  // namespace
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
-  count_device_wide();
+  count_call(&CallsOnHost::device_wide);
   return take_filled(address, bytes);
 }
 cudaError_t cudaFree(void* address) {
-  count_device_wide();
+  count_call(&CallsOnHost::device_wide);
   synchronize_device();
   std::free(address);
   return cudaSuccess;
@@ -278,19 +278,25 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned /*flags*/) {
-  count_device_wide();
+  count_call(&CallsOnHost::device_wide);
   return take(address, bytes);  // a ring of which tests write little
 }
 cudaError_t cudaFreeHost(void* address) {
   return cudaFree(address);
 }
 
+static void count_copy(std::size_t bytes) {
+  count_call(&CallsOnHost::copies);
+  count_call(&CallsOnHost::copied_bytes, static_cast<std::int64_t>(bytes));
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {
+  count_copy(bytes);
   put_on(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
+  count_copy(bytes);
   put_on(stream, [address, value, bytes] { std::memset(address, value, bytes); });
   return cudaSuccess;
 }

@@ -96,10 +96,20 @@ struct CallsOnHost {
   std::int64_t device_wide = 0;
   /// Waits of the host for one stream or event.
   std::int64_t waits = 0;
+  /// Launches of the backend's own kernels.
+  std::int64_t kernels = 0;
+  /// Calls of cuBLASLt and cuDNN that compute.
+  std::int64_t products = 0;
+  std::int64_t convolutions = 0;
+  /// Copies and fills of memory, and their bytes.
+  std::int64_t copies = 0;
+  std::int64_t copied_bytes = 0;
 };
+CallsOnHost operator-(const CallsOnHost& a, const CallsOnHost& b);
+/// One of so many equal parts.
+CallsOnHost operator/(const CallsOnHost& a, std::int64_t parts);
 CallsOnHost calls_on_host();
-/// Called by functions that hold up the whole device.
-void count_device_wide();
+void count_call(std::int64_t CallsOnHost::*kind, std::int64_t by = 1);
 /// Runs all work that was queued on all streams.
 void synchronize_device();
 
@@ -136,6 +146,7 @@ void run_on_host(const cudaLaunchConfig_t& config, const std::function<void()>& 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
+  count_call(&CallsOnHost::kernels);
   put_on(config->stream,
          [config = *config, kernel, values = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
            run_on_host(config, [&] { std::apply(kernel, values); });

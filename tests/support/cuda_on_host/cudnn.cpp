@@ -35,7 +35,7 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_SUCCESS ? "success" : "bad parameter, or not supported";
 }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  count_device_wide();
+  count_call(&CallsOnHost::device_wide);
   return create(handle);
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {

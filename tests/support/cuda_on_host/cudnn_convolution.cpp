@@ -140,6 +140,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, Kind kind, const C
                   std::initializer_list<const void*> images, F compute) {
   const cudnnStatus_t status = check_call(handle, c, kind, call, images);
   if (status != CUDNN_STATUS_SUCCESS) return status;
+  count_call(&CallsOnHost::convolutions);
   put_on(handle->stream, [x = *c.x, weight = *c.weight, operation = *c.operation, y = *c.y, compute,
                           workspace = call.workspace, bytes = workspace_of(kind, c)] {
     if (bytes > 0) std::memset(workspace, 0xFF, bytes);

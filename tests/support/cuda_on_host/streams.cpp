@@ -2,11 +2,11 @@
 // reaches its wait for an event that was recorded behind the work, and then by the waiting thread. A rank that reads
 // values which another rank has not computed yet, or overwrites values that another has not read yet, is therefore
 // detected, unless one of the streams waits for the other.
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -69,8 +69,17 @@ Streams& streams() {
   return of_this_device;
 }
 
-std::atomic<std::int64_t> device_wide{0};
-std::atomic<std::int64_t> host_waits{0};
+struct Calls {
+  std::mutex mutex;
+  CallsOnHost counted;
+};
+Calls& calls() {
+  static Calls so_far;
+  return so_far;
+}
+constexpr std::int64_t CallsOnHost::*kinds[] = {
+    &CallsOnHost::device_wide,  &CallsOnHost::waits,  &CallsOnHost::kernels,     &CallsOnHost::products,
+    &CallsOnHost::convolutions, &CallsOnHost::copies, &CallsOnHost::copied_bytes};
 
 }  // namespace
 
@@ -83,16 +92,32 @@ struct CUevent_st {
   std::uint64_t end = 0;
 };
 
-CallsOnHost calls_on_host() {
-  return {.device_wide = device_wide, .waits = host_waits};
+CallsOnHost operator-(const CallsOnHost& a, const CallsOnHost& b) {
+  CallsOnHost result = a;
+  for (const auto kind : kinds) result.*kind -= b.*kind;
+  return result;
 }
-void count_device_wide() {
-  ++device_wide;
+CallsOnHost operator/(const CallsOnHost& a, std::int64_t parts) {
+  CallsOnHost result = a;
+  for (const auto kind : kinds) {
+    if (a.*kind % parts != 0) throw std::logic_error("calls that are not the same in every part");
+    result.*kind /= parts;
+  }
+  return result;
+}
+
+CallsOnHost calls_on_host() {
+  const std::lock_guard lock(calls().mutex);
+  return calls().counted;
+}
+void count_call(std::int64_t CallsOnHost::*kind, std::int64_t by) {
+  const std::lock_guard lock(calls().mutex);
+  calls().counted.*kind += by;
 }
 
 void put_on(cudaStream_t stream, std::function<void()> work) {
   if (stream != nullptr) return stream->stream->put(std::move(work));
-  count_device_wide();
+  count_call(&CallsOnHost::device_wide);
   synchronize_device();
   work();
 }
@@ -120,7 +145,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  ++host_waits;
+  count_call(&CallsOnHost::waits);
   stream->stream->run_to(stream->stream->put_so_far());
   return cudaSuccess;
 }
@@ -139,7 +164,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  ++host_waits;
+  count_call(&CallsOnHost::waits);
   if (event->stream) event->stream->run_to(event->end);
   return cudaSuccess;
 }

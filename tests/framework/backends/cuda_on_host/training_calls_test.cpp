@@ -1,0 +1,98 @@
+// What a training step on a GPU calls, and what it waits for.
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/support/cuda_on_host/cuda_runtime.h"
+#include "tests/support/program/called.h"
+#include "tests/support/scratch.h"
+
+namespace heddle::test {
+namespace {
+
+/// What a training of a small experiment, with these settings, calls.
+CallsOnHost calls_of(int steps, const std::vector<std::string>& settings) {
+  const Scratch folder;
+  const std::filesystem::path file = folder / "small.json";
+  std::ofstream(file) << R"({
+    "name": "small", "device": "cuda",
+    "data": {"type": "synthetic_identities", "identities": 6, "image": [1, 8, 8], "train_per_identity": 4,
+             "test_per_identity": 2},
+    "model": {"type": "mlp", "hidden": [12, 10], "embedding": 5}, "head": {"classes": 9},
+    "train": {"batch": 8, "save": false}})";
+  std::vector<std::string> arguments{"run", file.string(), "--out", (folder / "out").string()};
+  const auto set = [&](const std::string& value) { arguments.insert(arguments.end(), {"--set", value}); };
+  set("train.steps=" + std::to_string(steps));
+  for (const std::string& setting : settings) set(setting);
+  const CallsOnHost before = calls_on_host();
+  const Called called = call(arguments);
+  REQUIRE_MESSAGE(called.code == 0, called.err);
+  return calls_on_host() - before;
+}
+
+// The first steps open libraries and take the page-locked memory; those that are traced wait for their clock.
+constexpr int first = 7;
+constexpr int more = 4;
+
+/// What each of the steps after the first ones calls.
+CallsOnHost calls_of_step(const std::vector<std::string>& settings) {
+  const CallsOnHost shorter = calls_of(first, settings);
+  CHECK(shorter.device_wide > 0);
+  return (calls_of(first + more, settings) - shorter) / more;
+}
+
+TEST_CASE("a training step waits for nothing device-wide, and its hosts only for what they read") {
+  // A rank with a part of the head reads of each micro-batch whether its embeddings are finite, whether their gradient
+  // is, and the loss; where the head is updated while that gradient is summed, whether the logits are.
+  struct Layout {
+    std::vector<std::string> settings;
+    int ranks;
+    int reads;  // of a rank
+  };
+  const std::vector<Layout> layouts{
+      {{R"(mesh={"dp":2})"}, 2, 3 + 1},
+      {{R"(mesh={"dp":4})"}, 4, 3 + 1},
+      {{R"(mesh={"tp":2})"}, 2, 3 + 1},
+      {{R"(mesh={"tp":4})", "head.logits=transposed"}, 4, 3 + 1},
+      {{R"(mesh={"pp":2})", "pipeline.schedule=gpipe", "train.micro_batches=4"}, 2, 4 * 3},
+      {{R"(mesh={"dp":2,"pp":2})", "pipeline.schedule=gpipe", "train.micro_batches=2"}, 4, 2 * 3},
+  };
+  for (const Layout& layout : layouts) {
+    CAPTURE(layout.settings[0]);
+    const CallsOnHost calls = calls_of_step(layout.settings);
+    CHECK(calls.device_wide == 0);
+    CHECK(calls.waits == layout.ranks * layout.reads);
+  }
+}
+
+std::string to_text(const CallsOnHost& calls) {
+  return fmt::format("{} kernels, {} products, {} convolutions, {} copies of {} bytes", calls.kernels, calls.products,
+                     calls.convolutions, calls.copies, calls.copied_bytes);
+}
+
+// For small layers a GPU takes the time of the launches. A change that adds some to a step changes a line here.
+TEST_CASE("a training step has so many launches, calls of cuBLASLt and cuDNN, and copies") {
+  const std::string convolutions = R"(model={"type":"layers","layers":[{"type":"conv2d","out":8},{"type":"batch_norm"},
+    {"type":"relu"},{"type":"conv2d","out":8},{"type":"flatten"},{"type":"linear","out":5}]})";
+  const std::string transformer = R"(model={"type":"vit","features":16,"blocks":1,"heads":2,"patch":4,"embedding":5})";
+  const auto step = [](const std::vector<std::string>& settings) { return to_text(calls_of_step(settings)); };
+  CHECK(step({"head.logits=sharded"}) == "32 kernels, 12 products, 0 convolutions, 11 copies of 2764 bytes");
+  CHECK(step({"head.logits=fused"}) == "38 kernels, 12 products, 0 convolutions, 10 copies of 2732 bytes");
+  CHECK(step({"head.logits=fused", R"(head.state={"weights":"bf16","momentum":"bf16"})"}) ==
+        "39 kernels, 12 products, 0 convolutions, 10 copies of 2732 bytes");
+  CHECK(step({R"(head.sample={"rate":0.5})"}) == "38 kernels, 12 products, 0 convolutions, 14 copies of 2934 bytes");
+  CHECK(step({R"(train.optimizer={"type":"adamw","lr":0.001})", R"(train.clip={"norm":1})"}) ==
+        "50 kernels, 14 products, 0 convolutions, 12 copies of 2820 bytes");
+  CHECK(step({"train.micro_batches=2"}) == "62 kernels, 24 products, 0 convolutions, 22 copies of 2776 bytes");
+  CHECK(step({convolutions}) == "36 kernels, 7 products, 5 convolutions, 16 copies of 2960 bytes");
+  CHECK(step({convolutions, "train.dtype=bf16"}) == "47 kernels, 7 products, 5 convolutions, 16 copies of 2960 bytes");
+  CHECK(step({transformer}) == "94 kernels, 22 products, 2 convolutions, 21 copies of 3276 bytes");
+}
+
+}  // namespace
+}  // namespace heddle::test
