@@ -37,6 +37,13 @@ struct Context {
   }
 };
 
+/// What may be the former name of a choice: text, or a flag in words.
+std::string former_name(const Value& value) {
+  if (const auto* const text = value.get_if<std::string>()) return *text;
+  if (const auto* const flag = value.get_if<bool>()) return *flag ? "true" : "false";
+  return {};
+}
+
 std::optional<std::int64_t> as_integer(const Value& value) {
   if (const auto* const integer = value.get_if<std::int64_t>()) return *integer;
   const Real* const real = value.get_if<Real>();
@@ -92,9 +99,9 @@ class Reader final : public Describer {
   void choice(Key key, int& value, std::span<const std::string_view> names, std::string_view /*help*/) override {
     const std::vector<std::string> known(names.begin(), names.end());
     if (const Value* const given = take(key, one_of_words(known))) {
-      const std::string* const text = given->get_if<std::string>();
+      const std::string former = former_name(*given);
       for (const FormerName& name : key.former)
-        if (text != nullptr && *text == name.former) {
+        if (former == name.former) {
           value = static_cast<int>(std::find(names.begin(), names.end(), name.now) - names.begin());
           return;
         }

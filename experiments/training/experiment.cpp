@@ -138,6 +138,16 @@ static void describe(Describer& d, TrainConfig& c) {
          "schedulers that send a different one as a warning");
 }
 
+static void describe_winograd(Describer& d, WinogradUse& use) {
+  static constexpr FormerName former[] = {{"true", "auto"}, {"false", "off"}};
+  Key key("winograd");
+  key.former = former;
+  choice(
+      d, key, use,
+      "on the CPU, auto: 3 x 3 convolutions in f32 use Winograd's method where it is faster, two to three times, with "
+      "ten times the rounding error, a hundredth of TF32's; off: all convolutions are direct");
+}
+
 static void describe_transport(Describer& d, std::string& transport) {
   std::vector<std::string_view> names;
   std::vector<FormerName> former;
@@ -174,7 +184,7 @@ void describe(Describer& d, Experiment& c) {
   object(d, "pipeline", c.pipeline, "how the stages along pp execute a step");
   d.field("seed", c.seed, between(0, max_exact_integer), "determines all random numbers");
   d.field("threads", c.threads, between(0, 1024), "computing threads of each rank; 0: cores / ranks, at least 1");
-  d.field("winograd", c.winograd, "3 x 3 convolutions in f32 at twice the speed, with ten times the rounding error");
+  describe_winograd(d, c.winograd);
   d.field("tf32", c.tf32,
           "with device cuda: products and convolutions of f32 on tensor cores, which use 10 of the 23 mantissa bits");
   d.field("memory_budget", c.memory_budget, between(0, max_exact_integer),

@@ -45,6 +45,14 @@ inline constexpr auto enum_names<ClockType> = enum_table<ClockType>({
     {ClockType::virtual_time, "virtual"},
 });
 
+/// Whether convolutions on the CPU use Winograd's method.
+enum class WinogradUse { automatic, off };
+template <>
+inline constexpr auto enum_names<WinogradUse> = enum_table<WinogradUse>({
+    {WinogradUse::automatic, "auto"},
+    {WinogradUse::off, "off"},
+});
+
 /// The state that ranks with equal copies of the parameters shard.
 enum class ShardedState { none, optimizer };
 template <>
@@ -147,7 +155,7 @@ struct Experiment {
   PipelineConfig pipeline;
   std::int64_t seed = 1;
   std::int64_t threads = 0;        // of each rank; 0: cores / ranks, at least 1
-  bool winograd = false;           // 3 x 3 convolutions in f32 by Winograd's method
+  WinogradUse winograd = WinogradUse::automatic;
   bool tf32 = false;               // f32 is multiplied on a GPU's tensor cores
   std::int64_t memory_budget = 0;  // bytes of each rank; 0: no bound
   double timeout = 600;            // seconds that a wait may last

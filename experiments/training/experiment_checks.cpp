@@ -245,9 +245,6 @@ void check_device(const Experiment& e) {
           margin->name);
   if (e.clock == ClockType::virtual_time)
     refuse("/clock", "expected \"wall\" with device cuda: a virtual clock sees only the CPU");
-  if (e.winograd)
-    refuse("/winograd",
-           "expected false with device cuda, whose cuDNN chooses its own algorithms (--set winograd=false)");
 }
 
 }  // namespace heddle

@@ -67,8 +67,8 @@ struct FirstNumber {
   std::string_view words{};
 };
 
-/// A field's name. `required("path")` has no default: leaving it out is an error. A choice also reads its former names;
-/// a list of integers may restrict its first number.
+/// A field's name. `required("path")` has no default: leaving it out is an error. A choice also reads its former names,
+/// of which "true" and "false" are those of a flag; a list of integers may restrict its first number.
 struct Key {
   Key(const char* text) : name(text) {}  // NOLINT(google-explicit-constructor): reads as a plain name
   std::string_view name;

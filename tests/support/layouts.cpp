@@ -66,6 +66,7 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = open_datasets(experiment);
   WorldOptions options = ranks(mesh_of(experiment));
+  options.backend_options.winograd = experiment.winograd == WinogradUse::automatic;
   options.key = key;
   const auto plan = plan_of(experiment, model);
   Outcome outcome;
@@ -106,6 +107,7 @@ std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, c
   const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = open_datasets(experiment);
   WorldOptions options = ranks(mesh_of(experiment), backend);
+  options.backend_options.winograd = experiment.winograd == WinogradUse::automatic;
   options.key = key;
   const auto plan = plan_of(experiment, model);
   std::vector<Use> uses(static_cast<std::size_t>(layout.mesh.size()));

@@ -1,12 +1,13 @@
 // Single operations: matrix products against the rate of multiply-adds, the two halves of a transformer's block against
-// their products alone, operations that only move memory against its bandwidth, and what an operation costs besides its
-// kernel.
+// their products alone, convolutions by Winograd's method and direct ones, operations that only move memory against its
+// bandwidth, and what an operation costs besides its kernel.
 #include <fmt/format.h>
 
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/machine.h"
 #include "framework/backends/bare_product.h"
 #include "framework/ops/attention.h"
+#include "framework/ops/convolution.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/ops/normalization.h"
@@ -29,6 +30,7 @@ class OpsBench {
     gemm_rate("matmul 2048 x 2048 x 2048", 2048, 2048, 2048, flops);
     gemm_rate("matmul 256 x 512 x 100000", 256, 100000, 512, flops);
     transformer_rates();
+    convolution_rates(flops);
     const double bandwidth = peak_bandwidth(settings_.threads);
     add({.name = "memory copy", .value = bandwidth * 1e-9, .unit = "GB/s"});
     batch_norm_rates(bandwidth);
@@ -90,9 +92,11 @@ class OpsBench {
     Timed operator+(const Timed& other) const { return {flops + other.flops, seconds + other.seconds}; }
   };
 
-  Variable parameter(const Shape& shape) {
-    return Variable::parameter(ones(shape), std::make_shared<Accumulator>(Category::gradients));
+  static std::shared_ptr<Accumulator> gradient_of_weight() {
+    return std::make_shared<Accumulator>(Category::gradients);
   }
+
+  Variable parameter(const Shape& shape) { return Variable::parameter(ones(shape), gradient_of_weight()); }
 
   /// The products of a linear layer: its forward pass, and the gradients of its weight and input.
   Timed timed_linear_products(std::int64_t rows, std::int64_t in, std::int64_t out) {
@@ -119,6 +123,34 @@ class OpsBench {
          .value = products.flops / seconds * 1e-9,
          .unit = "GFLOP/s",
          .limit = products.flops / products.seconds * 1e-9});
+  }
+
+  /// Forward and backward passes of the 3 x 3 convolutions of a ResNet-18 at 224 x 224. The operations are those of a
+  /// direct convolution: Winograd's method does fewer multiplications.
+  void convolution_rates(double peak) {
+    constexpr std::int64_t samples = 8;
+    struct Size {
+      std::int64_t pixels, channels;
+    };
+    for (const auto [pixels, channels] : {Size{56, 64}, Size{28, 128}, Size{14, 256}, Size{7, 512}})
+      for (const bool winograd : {true, false}) {
+        Device device(make_backend("cpu", {.threads = settings_.threads, .winograd = winograd}));
+        const auto gradient = std::make_shared<Accumulator>(Category::gradients);
+        const auto ones_of = [&](const Shape& shape) { return Tensor::full(device, shape, DType::f32, 1); };
+        const Variable x = Variable::input(ones_of({samples, pixels, pixels, channels}), gradient);
+        const Variable weight = Variable::parameter(ones_of({channels, 3, 3, channels}), gradient_of_weight());
+        const double seconds = min_seconds([&] {
+          gradient->clear();
+          const Variable y = conv2d(x, weight, {}, {.padding = {1, 1}});
+          backward({{y, y.value()}});
+        });
+        const double flops = 3 * 2.0 * 9 * static_cast<double>(samples * pixels * pixels * channels * channels);
+        add({.name = fmt::format("conv 3 x 3, {0} x {0} x {1}, batch {2}{3}", pixels, channels, samples,
+                                 winograd ? "" : ", direct"),
+             .value = flops / seconds * 1e-9,
+             .unit = "GFLOP/s",
+             .limit = peak * 1e-9});
+      }
   }
 
   /// Counts the bytes that the passes must move at least: x is read and y written; then x and dy are read twice, and dx

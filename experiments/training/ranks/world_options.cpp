@@ -9,7 +9,7 @@ namespace heddle {
 WorldOptions world_options(const Experiment& experiment, Job* job) {
   WorldOptions options{.mesh = mesh_of(experiment),
                        .backend = std::string(name_of(experiment.device)),
-                       .backend_options = {.winograd = experiment.winograd,
+                       .backend_options = {.winograd = experiment.winograd == WinogradUse::automatic,
                                            .tf32 = experiment.tf32,
                                            .planned = std::string(name_of(experiment.planned)),
                                            .profile = experiment.profile},

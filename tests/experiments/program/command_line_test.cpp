@@ -8,12 +8,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/config/study.h"
-#include "experiments/config/writer.h"
 #include "experiments/program/command_table.h"
 #include "experiments/results/results_folder.h"
-#include "experiments/training/experiment.h"
-#include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/program/called.h"
@@ -305,20 +301,6 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
   CHECK(error("timeout=1e300").find("--set timeout: expected") != std::string::npos);
   CHECK(error("device=gpu") ==
         "heddle: --set device: expected \"cpu\", \"cuda\" or \"plan\", got \"gpu\"; did you mean \"cuda\"?\n");
-}
-
-TEST_CASE("a transport's former name is read, and written back as its present name") {
-  const std::string text = R"({"name": "old", "transport": "mpi", "data": {"type": "synthetic_identities"},
-                              "model": {"type": "mlp"}, "head": {"classes": 10000}})";
-  Study<Experiment> study = read_study_text<Experiment>(text, "old.json");
-  Experiment& experiment = study.variants[0].root;
-  CHECK(experiment.transport == "processes");
-  const std::vector<NamedBody> bodies{{"old", [&](Describer& d) { describe(d, experiment); }}};
-  const std::string written = write_experiment(bodies);
-  CHECK(Json::parse(written)["transport"] == "processes");
-  const std::vector<std::string> wrong{"transport=\"mpj\""};
-  CHECK_THROWS_WITH_AS(read_study_text<Experiment>(text, "old.json", wrong),
-                       "--set transport: expected \"threads\", \"processes\" or \"nccl\", got \"mpj\"", InputError);
 }
 
 TEST_CASE("wrong calls print the error and exit with 2") {

@@ -41,9 +41,6 @@ TEST_CASE("options that the GPU does not support are refused") {
   CHECK(error("transport=mpi") ==
         "heddle: --set transport: expected \"threads\" or \"nccl\" with device cuda: MPI and sockets move host memory "
         "only\n");
-  CHECK(error("winograd=true") ==
-        "heddle: --set winograd: expected false with device cuda, whose cuDNN chooses its own algorithms (--set "
-        "winograd=false)\n");
   CHECK(call({"validate", file}).code == 0);
   CHECK(call({"validate", file, "--set", "transport=nccl"}).code == 0);
   const Called on_cpu = call({"validate", file, "--set", "transport=nccl", "--set", "device=cpu"});

@@ -129,20 +129,29 @@ TEST_CASE("conv2d: narrower types agree with f64") {
 }
 
 TEST_CASE("conv2d: Winograd in f32 stays within 1e-5 (rms) of f64, at edges too; other convolutions are left alone") {
-  const std::vector<Case> fitting{
-      {"whole tiles", {2, 8, 12, 32}, {48, 3, 3, 32}, {.padding = {1, 1}}},
-      {"cut tiles", {3, 7, 14, 64}, {32, 3, 3, 64}, {.padding = {1, 1}}},
-      {"no padding", {2, 10, 9, 32}, {32, 3, 3, 32}, {}},
+  const std::vector<Case> cases{
+      {"whole tiles", {6, 16, 16, 32}, {48, 3, 3, 32}, {.padding = {1, 1}}},
+      {"cut tiles", {10, 7, 14, 64}, {32, 3, 3, 64}, {.padding = {1, 1}}},
+      {"no padding", {32, 10, 9, 32}, {32, 3, 3, 32}, {}},
+      {"weight gradients in two parts", {8, 7, 7, 128}, {128, 3, 3, 128}, {.padding = {1, 1}}},
       {"many blocks", {test::fewer_if_sanitized(5, 1), 28, 28, 256}, {128, 3, 3, 256}, {.padding = {2, 0}}},
-      {"with stride", {2, 9, 9, 32}, {32, 3, 3, 32}, {.stride = {2, 2}}},
-      {"few channels", {2, 9, 9, 16}, {32, 3, 3, 16}, {}},
+      {"with stride", {32, 20, 20, 32}, {32, 3, 3, 32}, {.stride = {2, 2}}},
+      {"few channels", {32, 16, 16, 16}, {32, 3, 3, 16}, {}},
+      {"few pixels", {2, 7, 7, 256}, {256, 3, 3, 256}, {.padding = {1, 1}}},
+      {"few operations", {2, 12, 12, 32}, {32, 3, 3, 32}, {.padding = {1, 1}}},
   };
+  constexpr std::size_t fitting = 5;
   Device plain(make_cpu_backend({.threads = 2}));
   Device device(make_cpu_backend({.threads = 2, .winograd = true}));
-  for (const Case& c : fitting) {
+  for (const Case& c : cases) {
     CAPTURE(c.name);
     const Result exact = run(plain, c, DType::f64);
     const Result got = run(device, c, DType::f32);
+    const Result direct = run(plain, c, DType::f32);
+    const bool fits = &c < cases.data() + fitting;
+    CHECK((got.y != direct.y) == fits);
+    CHECK((got.dx != direct.dx) == fits);
+    CHECK((got.dweight != direct.dweight) == fits);
     const auto close = [](std::vector<double> a, const std::vector<double>& b) {
       REQUIRE(a.size() == b.size());
       for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
@@ -153,7 +162,7 @@ TEST_CASE("conv2d: Winograd in f32 stays within 1e-5 (rms) of f64, at edges too;
     close(got.dweight, exact.dweight);
   }
   // Same bits for more threads is not promised; the same call twice is.
-  CHECK(run(device, fitting[3], DType::f32).dweight == run(device, fitting[3], DType::f32).dweight);
+  CHECK(run(device, cases[4], DType::f32).dweight == run(device, cases[4], DType::f32).dweight);
 }
 
 TEST_CASE("conv2d: a changed weight is packed again, and packed copies are workspace") {

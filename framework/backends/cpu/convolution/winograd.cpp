@@ -120,6 +120,25 @@ void gather(const float* const* sources, std::int64_t channels, float* to, std::
 
 constexpr std::int64_t tile_grain = 8;
 
+/// Whether there is enough to compute. The 36 products read a transformed weight each, four times as many bytes as the
+/// kernel has: for few pixels, that takes as long as what is saved. For few operations, calling the products does.
+bool is_worth(const ConvolutionGeometry& g) {
+  constexpr std::int64_t least_pixels = 128;
+  constexpr std::int64_t least_operations = 32'000'000;
+  const std::int64_t pixels = g.batch * g.output.height * g.output.width;
+  return pixels >= least_pixels && 18 * pixels * g.in_channels * g.out_channels >= least_operations;
+}
+
+/// The number of output channels whose sums, 36 for each weight gradient's nine, stay in the caches of two cores. It
+/// divides `out`, a multiple of 16.
+std::int64_t slab_of(std::int64_t in, std::int64_t out) {
+  const std::int64_t most = (std::int64_t{2} << 20) / (4 * points * in);
+  std::int64_t slab = 16;
+  for (std::int64_t each = 16; each <= most; each += 16)
+    if (out % each == 0) slab = each;
+  return slab;
+}
+
 }  // namespace
 
 std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGeometry& g, ConvolutionPart part,
@@ -145,6 +164,7 @@ std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGe
   // What the tiles at the edges compute in vain eats the gain.
   if (10 * made.tiles_.height * made.tiles_.width * 16 > 18 * covered.height * covered.width) return {};
   made.count_ = g.batch * made.tiles_.height * made.tiles_.width;
+  if (!is_worth(g)) return {};
   // Large enough to use the transformed weights often, small enough for the caches; odd, because the 36 streams of
   // tiles would share a few cache sets if they lay a power of two apart.
   const std::int64_t most =
@@ -152,10 +172,13 @@ std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGe
   const std::int64_t blocks = (made.count_ + most - 1) / most;
   made.block_ = ((made.count_ + blocks - 1) / blocks) | 1;
 
-  made.weight_step_ = made.in_ * made.out_ + 16;
   const std::int64_t t = made.block_;
   const std::int64_t in = made.in_;
   const std::int64_t out = made.out_;
+  const bool adds = blocks > 1;
+  made.slab_ = part == ConvolutionPart::backward_weight && !adds ? slab_of(in, out) : out;
+  const std::int64_t slab = made.slab_;
+  made.weight_step_ = in * slab + 16;
   dnnl::primitive_attr attr = user_scratchpad();
   switch (part) {
     case ConvolutionPart::forward:
@@ -169,9 +192,10 @@ std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGe
       made.c_ = strided({points, t, in}, dtype, {t * in, in, 1});
       break;
     case ConvolutionPart::backward_weight: {
-      made.a_ = strided({points, out, t}, dtype, {t * out, 1, out});
+      made.a_ = strided({points, slab, t}, dtype, {t * out, 1, out});
       made.b_ = strided({points, t, in}, dtype, {t * in, in, 1});
-      made.c_ = strided({points, out, in}, dtype, {made.weight_step_, in, 1});
+      made.c_ = strided({points, slab, in}, dtype, {made.weight_step_, in, 1});
+      if (!adds) break;
       dnnl::post_ops operations;
       operations.append_sum(1);
       attr.set_post_ops(operations);
@@ -297,17 +321,32 @@ void Winograd::backward_weight(const OneDnn& onednn, const float* x, const float
   auto* const gradients = reinterpret_cast<float*>(workspace += aligned(4 * points * block_ * in_));
   auto* const sums = reinterpret_cast<float*>(workspace += aligned(4 * points * block_ * out_));
   workspace += aligned(4 * points * weight_step_);
+  const auto multiply = [&](const float* slab) {
+    onednn.run(product_, {{DNNL_ARG_SRC, onednn.memory(a_, slab)},
+                          {DNNL_ARG_WEIGHTS, onednn.memory(b_, tiles)},
+                          {DNNL_ARG_DST, onednn.memory(c_, sums)},
+                          {DNNL_ARG_SCRATCHPAD, onednn.memory(scratch_, workspace)}});
+  };
+  if (count_ <= block_) {
+    gather_source(x, 0, tiles);
+    gather_gradient(dy, 0, gradients);
+    for (std::int64_t first = 0; first < out_; first += slab_) {
+      multiply(gradients + first);
+      transform_gradient(sums, dweight + first * 9 * in_);
+    }
+    return;
+  }
   std::memset(sums, 0, static_cast<std::size_t>(4 * points * weight_step_));
-  const std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, onednn.memory(a_, gradients)},
-                                                        {DNNL_ARG_WEIGHTS, onednn.memory(b_, tiles)},
-                                                        {DNNL_ARG_DST, onednn.memory(c_, sums)},
-                                                        {DNNL_ARG_SCRATCHPAD, onednn.memory(scratch_, workspace)}};
   for (std::int64_t first = 0; first < count_; first += block_) {
     gather_source(x, first, tiles);
     gather_gradient(dy, first, gradients);
-    onednn.run(product_, arguments);
+    multiply(gradients);
   }
-  parallel_for(out_, tile_grain, [&](std::int64_t begin, std::int64_t end) {
+  transform_gradient(sums, dweight);
+}
+
+void Winograd::transform_gradient(const float* sums, float* dweight) const {
+  parallel_for(slab_, tile_grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       std::array<const float*, 36> sources;
       for (std::int64_t p = 0; p < points; ++p)

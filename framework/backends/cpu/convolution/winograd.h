@@ -37,6 +37,7 @@ class Winograd {
   void gather_source(const float* source, std::int64_t first, float* transformed) const;
   void gather_gradient(const float* gradient, std::int64_t first, float* transformed) const;
   void scatter_target(const float* products, std::int64_t first, float* target) const;
+  void transform_gradient(const float* sums, float* dweight) const;
 
   ConvolutionPart part_ = ConvolutionPart::forward;
   std::int64_t in_ = 0;  // of the weight
@@ -47,6 +48,7 @@ class Winograd {
   Extent tiles_;
   std::int64_t count_ = 0;  // tiles of all samples
   std::int64_t block_ = 0;  // tiles at a time
+  std::int64_t slab_ = 0;   // output channels of the weight whose gradients are summed at a time
   std::int64_t weight_step_ = 0;
   dnnl::matmul product_;
   dnnl::memory::desc a_, b_, c_, scratch_;

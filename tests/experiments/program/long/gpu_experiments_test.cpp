@@ -26,7 +26,7 @@ Ended call_on(const char* device, const std::string& command, std::vector<std::s
   options.insert(options.begin(), command);
   if (command == "run") options.insert(options.end(), {"--out", (scratch / result.c_str()).string()});
   options.insert(options.end(),
-                 {"--set", fmt::format("device={}", device), "--set", "clock=wall", "--set", "winograd=false"});
+                 {"--set", fmt::format("device={}", device), "--set", "clock=wall", "--set", "winograd=off"});
   return run_program(options, scratch / (result + ".json").c_str());
 }
 
