@@ -9,16 +9,16 @@
 
 namespace heddle {
 
-/// The draws of one layer on one rank. Made of the global places of elements, they do not depend on how the layer is
-/// split.
+/// The draws of one layer on one rank. They are computed from the global positions of elements, and so do not depend on
+/// how the layer is split.
 class LayerDraws {
  public:
   LayerDraws(const DrawKey& stream, LayerLayout layout);
-  /// With the next random stream of the model.
+  /// Takes the model's next random stream.
   static LayerDraws of_dropout(Construction& construction, LayerLayout layout);
 
   DrawKey key(const Pass& pass) const;
-  /// The rank's part of the layer's first input; the samples are places in the global batch.
+  /// The rank's part of the layer's first input; the samples are positions in the global batch.
   std::vector<IndexRange> box(const Pass& pass) const;
   const LayerLayout& layout() const { return layout_; }
 

@@ -142,10 +142,9 @@ static void describe_winograd(Describer& d, WinogradUse& use) {
   static constexpr FormerName former[] = {{"true", "auto"}, {"false", "off"}};
   Key key("winograd");
   key.former = former;
-  choice(
-      d, key, use,
-      "on the CPU, auto: 3 x 3 convolutions in f32 use Winograd's method where it is faster, two to three times, with "
-      "ten times the rounding error, a hundredth of TF32's; off: all convolutions are direct");
+  choice(d, key, use,
+         "auto: on the CPU, 3 x 3 convolutions in f32 use Winograd's method where it is faster; its rounding error is "
+         "ten times that of direct ones, and a hundredth of TF32's; off: all convolutions are direct");
 }
 
 static void describe_transport(Describer& d, std::string& transport) {

@@ -154,7 +154,7 @@ struct Experiment {
   ElasticConfig elastic;
   PipelineConfig pipeline;
   std::int64_t seed = 1;
-  std::int64_t threads = 0;        // of each rank; 0: cores / ranks, at least 1
+  std::int64_t threads = 0;  // of each rank; 0: cores / ranks, at least 1
   WinogradUse winograd = WinogradUse::automatic;
   bool tf32 = false;               // f32 is multiplied on a GPU's tensor cores
   std::int64_t memory_budget = 0;  // bytes of each rank; 0: no bound

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The archive of tests/gpu_check.sh --pack in a root of its own, which has a shell, the C and C++ libraries and CUDA's, and
-# no GPU: the programs start there, and what is missing is said. Needs nvcc and cuDNN, and to be allowed to change the root.
+# The archive of tests/gpu_check.sh --pack in a root of its own, which has a shell, the C and C++ libraries and CUDA's,
+# and no GPU: the programs start there, and what is missing is said. Needs nvcc, cuDNN and user namespaces.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 work=$(mktemp -d)
-trap 'rm -rf "$work" build/gpu.tar.gz' EXIT
+[[ -f build/gpu.tar.gz ]] && mv build/gpu.tar.gz "$work/kept"
+trap 'rm -f build/gpu.tar.gz; [[ -f $work/kept ]] && mv "$work/kept" build/gpu.tar.gz; rm -rf "$work"' EXIT
 # shellcheck source=tests/support/checks.sh
 source tests/support/checks.sh
 root=$work/root cuda=/usr/local/cuda
@@ -23,8 +24,8 @@ copy() {  # copy FILE..: with the libraries that they are linked with
     done
   done
 }
-for tool in bash env cat cut date dirname du env grep gzip head iconv id ldd ls mkdir mktemp paste realpath rm sed sh sort \
-  tail tar timeout tr uniq wc awk; do
+for tool in bash env cat cut date dirname du grep gzip head iconv id ldd ls mkdir mktemp paste realpath rm sed sh \
+  sort tail tar timeout tr uniq wc awk; do
   copy "$(command -v "$tool")"
 done
 for library in libstdc++.so.6 libgcc_s.so.1 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0; do
@@ -40,7 +41,7 @@ inside() {  # inside COMMAND [with_cuda]; leaves what it printed in $said, and $
   local mount=true
   [[ ${2-} ]] && mount="mount --bind $cuda '$root$cuda'"
   said=$(unshare --map-root-user --mount bash -c "$mount && mount -t proc proc '$root/proc' 2>/dev/null
-    exec chroot '$root' /bin/env -i PATH=/bin HOME=/tmp bash -c 'cd /heddle && $1'" 2>&1)
+    exec /usr/sbin/chroot '$root' /bin/env -i PATH=/bin HOME=/tmp bash -c 'cd /heddle && $1'" 2>&1)
   code=$?
 }
 
@@ -58,13 +59,15 @@ libraries="LD_LIBRARY_PATH=/heddle/build/gpu/lib:$cuda/lib64"
 inside "$libraries build/gpu/heddle --version" with_cuda
 is "the program starts" 0 "$code"
 has "with the device cuda" "(cpu, cuda " "$said"
-inside "$libraries build/gpu/heddle run experiments/quickstart.json --out /tmp/out --set train.steps=1 --set train.save=false" with_cuda
+inside "$libraries build/gpu/heddle run experiments/quickstart.json --out /tmp/out --set train.steps=1" with_cuda
 is "it trains on the CPU" 0 "$code"
 inside "$libraries build/gpu/heddle run experiments/quickstart.json --out /tmp/gpu --set device=cuda" with_cuda
 is "on the device cuda it ends with 2" 2 "$code"
 has "and says why" "heddle: device cuda: there is no NVIDIA GPU here" "$said"
 inside "$libraries build/gpu/heddle_tests --source-file=*/framework/ops/matmul_test*" with_cuda
 is "the tests start, and those of a product pass" 0 "$code"
+[[ $said =~ test\ cases:\ +([0-9]+) ]]
+is "there are some" yes "$( ((${BASH_REMATCH[1]:-0} > 0)) && echo yes)"
 [[ $failed == 0 ]] || printf '%s\n' "$said" | tail -n 5
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -141,6 +141,7 @@ class OpsBench {
         const Variable weight = Variable::parameter(ones_of({channels, 3, 3, channels}), gradient_of_weight());
         const double seconds = min_seconds([&] {
           gradient->clear();
+          weight.value().storage()->changed();  // as by a step: it is packed again
           const Variable y = conv2d(x, weight, {}, {.padding = {1, 1}});
           backward({{y, y.value()}});
         });

@@ -39,6 +39,7 @@ Experiment without_layout(Experiment experiment) {
   experiment.mesh = defaults.mesh;
   experiment.pipeline = defaults.pipeline;
   experiment.threads = defaults.threads;
+  experiment.winograd = defaults.winograd;
   experiment.model.placements = defaults.model.placements;
   experiment.model.stages = defaults.model.stages;
   for (LayerConfig& layer : experiment.model.layers) {

@@ -80,6 +80,7 @@ Calls& calls() {
 constexpr std::int64_t CallsOnHost::*kinds[] = {
     &CallsOnHost::device_wide,  &CallsOnHost::waits,  &CallsOnHost::kernels,     &CallsOnHost::products,
     &CallsOnHost::convolutions, &CallsOnHost::copies, &CallsOnHost::copied_bytes};
+static_assert(sizeof kinds / sizeof kinds[0] * sizeof(std::int64_t) == sizeof(CallsOnHost));
 
 }  // namespace
 

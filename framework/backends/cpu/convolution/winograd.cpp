@@ -122,15 +122,15 @@ constexpr std::int64_t tile_grain = 8;
 
 /// Whether there is enough to compute. The 36 products read a transformed weight each, four times as many bytes as the
 /// kernel has: for few pixels, that takes as long as what is saved. For few operations, calling the products does.
-bool is_worth(const ConvolutionGeometry& g) {
-  constexpr std::int64_t least_pixels = 128;
-  constexpr std::int64_t least_operations = 32'000'000;
+bool is_worthwhile(const ConvolutionGeometry& g) {
+  constexpr std::int64_t min_pixels = 128;
+  constexpr std::int64_t min_operations = 32'000'000;
   const std::int64_t pixels = g.batch * g.output.height * g.output.width;
-  return pixels >= least_pixels && 18 * pixels * g.in_channels * g.out_channels >= least_operations;
+  return pixels >= min_pixels && 18 * pixels * g.in_channels * g.out_channels >= min_operations;
 }
 
-/// The number of output channels whose sums, 36 for each weight gradient's nine, stay in the caches of two cores. It
-/// divides `out`, a multiple of 16.
+/// The number of output channels whose sums, 36 for each weight gradient's nine, take 2 MiB, the second-level caches of
+/// two cores. It divides `out`, a multiple of 16.
 std::int64_t slab_of(std::int64_t in, std::int64_t out) {
   const std::int64_t most = (std::int64_t{2} << 20) / (4 * points * in);
   std::int64_t slab = 16;
@@ -164,7 +164,7 @@ std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGe
   // What the tiles at the edges compute in vain eats the gain.
   if (10 * made.tiles_.height * made.tiles_.width * 16 > 18 * covered.height * covered.width) return {};
   made.count_ = g.batch * made.tiles_.height * made.tiles_.width;
-  if (!is_worth(g)) return {};
+  if (!is_worthwhile(g)) return {};
   // Large enough to use the transformed weights often, small enough for the caches; odd, because the 36 streams of
   // tiles would share a few cache sets if they lay a power of two apart.
   const std::int64_t most =
@@ -321,8 +321,8 @@ void Winograd::backward_weight(const OneDnn& onednn, const float* x, const float
   auto* const gradients = reinterpret_cast<float*>(workspace += aligned(4 * points * block_ * in_));
   auto* const sums = reinterpret_cast<float*>(workspace += aligned(4 * points * block_ * out_));
   workspace += aligned(4 * points * weight_step_);
-  const auto multiply = [&](const float* slab) {
-    onednn.run(product_, {{DNNL_ARG_SRC, onednn.memory(a_, slab)},
+  const auto multiply = [&](const float* gradients_of_slab) {
+    onednn.run(product_, {{DNNL_ARG_SRC, onednn.memory(a_, gradients_of_slab)},
                           {DNNL_ARG_WEIGHTS, onednn.memory(b_, tiles)},
                           {DNNL_ARG_DST, onednn.memory(c_, sums)},
                           {DNNL_ARG_SCRATCHPAD, onednn.memory(scratch_, workspace)}});

@@ -52,7 +52,7 @@ std::size_t hash_of(std::initializer_list<std::int64_t> values) {
 }
 
 void require_memory_for_code() {
-  constexpr std::size_t bytes = std::size_t{16} << 20;  // several times what the code of all products takes
+  constexpr std::size_t bytes = std::size_t{16} << 20;  // several times what the code of any primitive takes
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     fail<OutOfMemory>(

@@ -39,7 +39,8 @@ std::size_t hash_of(std::initializer_list<std::int64_t> values);
 /// it got any, and would crash.
 void require_memory_for_code();
 
-/// An empty (false) descriptor if oneDNN has no implementation. To be made into a primitive at once.
+/// An empty (false) descriptor if oneDNN has no implementation. Make the primitive at once: there is memory for its
+/// code now.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc find_primitive(const dnnl::engine& engine, const dnnl::primitive_attr& attr,
                                                   const Args&... args) {

@@ -189,6 +189,11 @@ TEST_CASE("a run that resumes on a different layout prints a note with the diffe
   CHECK(note({{Mesh(2), 2}, {}, ShardedState::none, HeadParallel::replicated}) ==
         "resumes on a different layout: the losses agree within rounding");
   CHECK(note({{Mesh(2), 2, Logits::gathered}}) == "resumes on a different layout: the losses agree within rounding");
+  Experiment direct = experiment_of(two);
+  direct.winograd = WinogradUse::off;
+  std::string text;
+  (void)run(two, direct, resuming(folder, 1, 1, &text));
+  CHECK(text == "resumes on a different layout: the losses agree within rounding");
 }
 
 TEST_CASE(

@@ -36,14 +36,14 @@ CallsOnHost calls_of(int steps, const std::vector<std::string>& settings) {
 }
 
 // The first steps open libraries and take the page-locked memory; those that are traced wait for their clock.
-constexpr int first = 7;
-constexpr int more = 4;
+constexpr int uncounted_steps = 7;
+constexpr int counted_steps = 4;
 
 /// What each of the steps after the first ones calls.
 CallsOnHost calls_of_step(const std::vector<std::string>& settings) {
-  const CallsOnHost shorter = calls_of(first, settings);
+  const CallsOnHost shorter = calls_of(uncounted_steps, settings);
   CHECK(shorter.device_wide > 0);
-  return (calls_of(first + more, settings) - shorter) / more;
+  return (calls_of(uncounted_steps + counted_steps, settings) - shorter) / counted_steps;
 }
 
 TEST_CASE("a training step waits for nothing device-wide, and its hosts only for what they read") {
@@ -76,7 +76,7 @@ std::string to_text(const CallsOnHost& calls) {
 }
 
 // For small layers a GPU takes the time of the launches. A change that adds some to a step changes a line here.
-TEST_CASE("a training step has so many launches, calls of cuBLASLt and cuDNN, and copies") {
+TEST_CASE("a training step makes exactly these launches, calls of cuBLASLt and cuDNN, and copies") {
   const std::string convolutions = R"(model={"type":"layers","layers":[{"type":"conv2d","out":8},{"type":"batch_norm"},
     {"type":"relu"},{"type":"conv2d","out":8},{"type":"flatten"},{"type":"linear","out":5}]})";
   const std::string transformer = R"(model={"type":"vit","features":16,"blocks":1,"heads":2,"patch":4,"embedding":5})";
