@@ -59,15 +59,19 @@ double norm(const std::vector<double>& values) {
   return std::sqrt(sum);
 }
 
+WorldOptions options_of(const Experiment& experiment, const std::string& backend = tested_backend()) {
+  WorldOptions options = ranks(mesh_of(experiment), backend);
+  options.backend_options.winograd = experiment.winograd == WinogradUse::automatic;
+  options.key = {static_cast<std::uint64_t>(experiment.seed)};
+  return options;
+}
+
 }  // namespace
 
 Outcome train(Experiment experiment, const ModelPointer& model, const Layout& layout, const Course& course) {
   lay_out(experiment, layout);
-  const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = open_datasets(experiment);
-  WorldOptions options = ranks(mesh_of(experiment));
-  options.backend_options.winograd = experiment.winograd == WinogradUse::automatic;
-  options.key = key;
+  const WorldOptions options = options_of(experiment);
   const auto plan = plan_of(experiment, model);
   Outcome outcome;
   std::mutex mutex;
@@ -104,11 +108,8 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
 std::vector<Use> use_of_step(Experiment experiment, const ModelPointer& model, const Layout& layout,
                              const std::string& backend) {
   lay_out(experiment, layout);
-  const RandomKey key{static_cast<std::uint64_t>(experiment.seed)};
   const auto dataset = open_datasets(experiment);
-  WorldOptions options = ranks(mesh_of(experiment), backend);
-  options.backend_options.winograd = experiment.winograd == WinogradUse::automatic;
-  options.key = key;
+  const WorldOptions options = options_of(experiment, backend);
   const auto plan = plan_of(experiment, model);
   std::vector<Use> uses(static_cast<std::size_t>(layout.mesh.size()));
   run_ranks(options, [&](Rank& rank) {

@@ -110,15 +110,21 @@ class OpsBench {
             })};
   }
 
+  /// Of a forward and a backward pass.
   template <class F>
-  void pass_rate(const char* name, const Shape& shape, const Timed& products, F forward) {
+  static double pass_seconds(const Tensor& input, F forward) {
     const auto gradient = std::make_shared<Accumulator>(Category::gradients);
-    const Variable x = Variable::input(ones(shape), gradient);
-    const double seconds = min_seconds([&] {
+    const Variable x = Variable::input(input, gradient);
+    return min_seconds([&] {
       gradient->clear();
       const Variable y = forward(x);
       backward({{y, y.value()}});
     });
+  }
+
+  template <class F>
+  void pass_rate(const char* name, const Shape& shape, const Timed& products, F forward) {
+    const double seconds = pass_seconds(ones(shape), forward);
     add({.name = name,
          .value = products.flops / seconds * 1e-9,
          .unit = "GFLOP/s",
@@ -135,15 +141,11 @@ class OpsBench {
     for (const auto [pixels, channels] : {Size{56, 64}, Size{28, 128}, Size{14, 256}, Size{7, 512}})
       for (const bool winograd : {true, false}) {
         Device device(make_backend("cpu", {.threads = settings_.threads, .winograd = winograd}));
-        const auto gradient = std::make_shared<Accumulator>(Category::gradients);
         const auto ones_of = [&](const Shape& shape) { return Tensor::full(device, shape, DType::f32, 1); };
-        const Variable x = Variable::input(ones_of({samples, pixels, pixels, channels}), gradient);
         const Variable weight = Variable::parameter(ones_of({channels, 3, 3, channels}), gradient_of_weight());
-        const double seconds = min_seconds([&] {
-          gradient->clear();
+        const double seconds = pass_seconds(ones_of({samples, pixels, pixels, channels}), [&](const Variable& x) {
           weight.value().storage()->changed();  // as by a step: it is packed again
-          const Variable y = conv2d(x, weight, {}, {.padding = {1, 1}});
-          backward({{y, y.value()}});
+          return conv2d(x, weight, {}, {.padding = {1, 1}});
         });
         const double flops = 3 * 2.0 * 9 * static_cast<double>(samples * pixels * pixels * channels * channels);
         add({.name = fmt::format("conv 3 x 3, {0} x {0} x {1}, batch {2}{3}", pixels, channels, samples,

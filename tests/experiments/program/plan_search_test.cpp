@@ -186,7 +186,7 @@ TEST_CASE("layouts that are too large to be planned are marked as estimates" *
   CHECK(
       text.out.find(" ~ marks estimates, of layouts that were not planned, because that would take too long: `plan` of "
                     "the experiment that is written gives its exact figures.\n") != std::string::npos);
-  const Json found = Json::parse(search({"--ranks", "128", "--allow", "micro_batches", "--force", "--json"}).out);
+  const Json found = Json::parse(search({"--ranks", "1024", "--allow", "micro_batches", "--force", "--json"}).out);
   int estimates = 0;
   for (const char* list : {"best", "front"})
     for (const Json& layout : found["searches"][0][list]) {
