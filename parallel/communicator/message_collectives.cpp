@@ -1,0 +1,107 @@
+#include "parallel/communicator/message_collectives.h"
+
+#include <utility>
+
+#include "framework/tensors/device.h"
+
+namespace heddle {
+
+namespace {
+
+/// The parts have one shape.
+Tensor sum_of(const std::vector<Tensor>& parts) {
+  if (parts.size() == 1) return parts.front();
+  Tensor sum = Tensor::empty_like(parts.front());
+  if (sum.numel() > 0) sum.device().backend().reduction().combine(ReduceOp::sum, parts, std::span(&sum, 1));
+  return sum;
+}
+
+/// Copies the parts one behind the other.
+Tensor joined_rows(const std::vector<Tensor>& parts, std::int64_t rows) {
+  if (parts.size() == 1) return parts.front();
+  const Tensor& first = parts.front();
+  Tensor all = Tensor::empty(first.device(), first.shape().with(0, rows), first.dtype());
+  std::int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    const std::int64_t end = begin + part.shape()[0];
+    all.rows(begin, end).copy_from(part);
+    begin = end;
+  }
+  return all;
+}
+
+}  // namespace
+
+void MessageCollective::send(const Tensor& x, std::size_t to) {
+  sends_.push_back(ranks_->send(x, static_cast<int>(to)));
+}
+
+MessageCollective MessageCollective::all_gather(Communicator& ranks, const Tensor& x,
+                                                std::span<const std::int64_t> rows) {
+  MessageCollective call(ranks);
+  std::int64_t all = 0;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    all += rows[rank];
+    if (call.is_me(rank)) {
+      // Where all ranks have none, the result is this rank's.
+      call.parts_[rank].mine = x;
+    } else {
+      if (x.shape()[0] > 0) call.send(x, rank);
+      if (rows[rank] > 0) call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
+    }
+  }
+  call.join_ = [all](const std::vector<Tensor>& parts) { return joined_rows(parts, all); };
+  return call;
+}
+
+MessageCollective MessageCollective::all_reduce(Communicator& ranks, const Tensor& x) {
+  MessageCollective call(ranks);
+  for (std::size_t rank = 0; rank < call.parts_.size(); ++rank) {
+    if (call.is_me(rank)) {
+      call.parts_[rank].mine = x;
+    } else {
+      call.send(x, rank);
+      call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
+    }
+  }
+  call.join_ = [](const std::vector<Tensor>& parts) { return sum_of(parts); };
+  return call;
+}
+
+MessageCollective MessageCollective::reduce_scatter(Communicator& ranks, const Tensor& x,
+                                                    std::span<const std::int64_t> rows) {
+  MessageCollective call(ranks);
+  const std::vector<Tensor> slices = split_rows(x, rows);
+  const bool gets_rows = rows[static_cast<std::size_t>(ranks.rank())] > 0;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    if (call.is_me(rank)) {
+      call.parts_[rank].mine = slices[rank];
+    } else {
+      if (rows[rank] > 0) call.send(slices[rank], rank);
+      if (gets_rows) call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
+    }
+  }
+  call.join_ = [](const std::vector<Tensor>& parts) { return sum_of(parts); };
+  return call;
+}
+
+std::vector<Tensor> MessageCollective::received() {
+  std::vector<Tensor> all;
+  for (Part& part : parts_) {
+    if (part.message) all.push_back(part.message->wait());
+    if (part.mine.defined()) all.push_back(std::move(part.mine));
+  }
+  parts_.clear();
+  return all;
+}
+
+Tensor MessageCollective::result() {
+  return std::exchange(join_, nullptr)(received());
+}
+
+void MessageCollective::finish() {
+  for (Work<void>& send : sends_) send.wait();
+  sends_.clear();
+}
+
+}  // namespace heddle
