@@ -6,6 +6,7 @@
 #include "framework/tensors/device.h"
 #include "layers/head/head_checks.h"
 #include "layers/head/head_costs.h"
+#include "layers/head/head_pass.h"
 #include "layers/head/weight_gradient.h"
 
 namespace heddle {
@@ -18,17 +19,12 @@ const HeadConfig& checked(const HeadConfig& config, const OptimizerConfig& optim
   return config;
 }
 
-std::vector<std::int64_t> sizes_of(const std::vector<IndexRange>& ranges) {
-  std::vector<std::int64_t> sizes;
-  for (const IndexRange& range : ranges) sizes.push_back(range.size);
-  return sizes;
-}
-
 }  // namespace
 
 Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
-           Construction& construction, const std::string& name)
+           Construction& construction, const std::string& name, HeadWork work)
     : config_(checked(config, optimizer, construction.precision.wide(), rank.mesh)),
+      work_(work),
       name_(name),
       device_(construction.device),
       ranks_(rank.over(config.class_axes())),
@@ -42,6 +38,7 @@ Head::Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int6
       tiles_(state_.weights(), dtype_, product_type_, config.normalize, tile_rows(config, dimension),
              config.sub_centres) {
   tiles_.select({}, state_.biases());
+  if (work != HeadWork::at_once) messages_.emplace(ranks_.split(0));
 }
 
 std::vector<StateTensor> Head::state() {
@@ -80,76 +77,11 @@ void Head::forget() {
   sample_.clear();
 }
 
-LogitsInput Head::logits_input(const HeadInput& input, Tensor mine) const {
-  const auto count = static_cast<std::int64_t>(input.labels.size());
-  const Tensor own_labels = Tensor::from_host(device_, {count}, input.labels);
-  LogitsInput logits{.config = config_,
-                     .ranks = ranks_,
-                     .classes = tiles_,
-                     .columns = {},
-                     .rows = config_.is_replicated() ? mine : Tensor(ranks_.all_gather(mine)),
-                     .operand = {},
-                     .labels = config_.is_replicated() ? own_labels : Tensor(ranks_.all_gather(own_labels)),
-                     .share = sizes_of(input.samples),
-                     .loss_factors = {.mean_factor = config_.loss_weight / static_cast<double>(input.global_batch)},
-                     .wants_loss = config_.has_loss(step_)};
-  mine = Tensor();
-  if (!input.weights.empty()) {
-    const Tensor weights = Tensor::from_host(device_, {logits.rows.shape()[0]}, std::span<const double>(input.weights));
-    logits.loss_factors.row_weights = in_type(weights, dtype_);
-  }
-  logits.operand = in_type(logits.rows, product_type_);
-  if (config_.samples()) logits.labels = sample_.columns_of(logits.labels);
-  for (int r = 0; r < ranks_.size(); ++r)
-    logits.columns.push_back(config_.samples() ? IndexRange{0, tiles_.classes()}
-                                               : config_.classes_of(ranks_.size(), r));
-  return logits;
-}
-
 HeadOutput Head::forward_backward(const HeadInput& input) {
-  if (static_cast<int>(input.samples.size()) != ranks_.size())
-    fail("head: expected the samples of {} ranks, got {}", ranks_.size(), input.samples.size());
-  const std::int64_t first = input.samples[static_cast<std::size_t>(ranks_.rank())].begin;
-  check_labels(name_, input.labels, first, config_.classes);
-  take_sample();
-  const NormalizationKernels& norms = device_.backend().normalization();
-  Tensor mine = config_.normalize ? Tensor::empty_like(input.embedding) : Tensor();
-  Tensor embedding_scale = Tensor::empty(device_, {input.embedding.shape()[0]}, dtype_);
-  norms.l2_normalize(input.embedding, norm_epsilon, mine, embedding_scale);
-  check_finite_embeddings(name_, embedding_scale, first);
-  if (!config_.normalize) mine = input.embedding;
-  LogitsInput logits = logits_input(input, std::exchange(mine, Tensor()));
-  logits.margin = margin_.of_rows(logits, embedding_scale);
-  LogitsResult result = compute_logits(logits);
-
-  const Tensor radial = radial_share(logits, result.kept.log_sums);
-  result.kept.radial = radial;
-  kept_.push_back(std::move(result.kept));
-  HeadOutput output;
-  if (config_.is_replicated()) {
-    output.embedding_gradient = std::move(result.gradient);
-  } else {
-    Work<Tensor> reducing = ranks_.reduce_scatter(std::exchange(result.gradient, Tensor()), logits.share);
-    if (input.while_reducing) {
-      check_finite_sums(name_, kept_.back().log_sums, input.samples);
-      input.while_reducing();
-    }
-    output.embedding_gradient = reducing.wait();
-  }
-  if (config_.normalize)
-    norms.l2_normalize_backward(input.embedding, embedding_scale, output.embedding_gradient, output.embedding_gradient);
-  if (radial.defined()) {
-    const IndexRange own = logits.own_rows();
-    device_.backend().head().add_radial(radial.rows(own.begin, own.end()), Tensor(), 0, input.embedding,
-                                        output.embedding_gradient);
-  }
-  check_finite_gradient(name_, output.embedding_gradient);
-  if (result.loss.defined()) {
-    weigh(logits, result.loss);
-    output.loss_sum = loss_sum(result.loss, 1.0 / static_cast<double>(input.global_batch));
-  }
-  if (scatters_loss()) output.losses = result.loss;
-  return output;
+  HeadPass pass(*this, input);
+  pass.add_up();
+  pass.reduce();
+  return pass.output();
 }
 
 void Head::weigh(const LogitsInput& input, Tensor& losses) const {

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,7 +62,7 @@ class Head {
   /// Constructed by all ranks that take part in the head (HeadConfig::axes); `dimension` is the size d of the
   /// embedding. The parameters are called `name`.weight and so on, and errors begin with the name.
   Head(const HeadConfig& config, const OptimizerConfig& optimizer, std::int64_t dimension, Rank& rank,
-       Construction& construction, const std::string& name = "head");
+       Construction& construction, const std::string& name = "head", HeadWork work = HeadWork::at_once);
   Head(const Head&) = delete;
   Head& operator=(const Head&) = delete;
 
@@ -104,9 +105,9 @@ class Head {
   std::int64_t dimension() const { return tiles_.dimension(); }
 
  private:
+  friend class HeadPass;
+
   void take_sample();
-  /// Phase 1's input without a margin. `mine`: this rank's embeddings, normalised if the head normalises.
-  LogitsInput logits_input(const HeadInput& input, Tensor mine) const;
   /// The losses as LogitsResult has them.
   void weigh(const LogitsInput& input, Tensor& losses) const;
   Tensor loss_sum(const Tensor& losses, double scale);
@@ -119,11 +120,13 @@ class Head {
   void forget();
 
   HeadConfig config_;
+  HeadWork work_;
   std::string name_;
   Device& device_;
-  Communicator& ranks_;   // the ranks that share the classes
-  Communicator& copies_;  // the ranks that have the same classes and different samples of a step
-  Communicator& loss_;    // those over which a micro-batch's loss is summed
+  Communicator& ranks_;                   // the ranks that share the classes
+  std::optional<Communicator> messages_;  // the same, for phase 1 in parts
+  Communicator& copies_;                  // the ranks that have the same classes and different samples of a step
+  Communicator& loss_;                    // those over which a micro-batch's loss is summed
   DType dtype_;
   DType product_type_;
   HeadMargin margin_;

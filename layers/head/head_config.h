@@ -180,6 +180,20 @@ struct HeadConfig {
   }
 };
 
+/// How phase 1 is divided into parts between which ranks compute something else (HeadPass), after Yeung et al. 2024,
+/// "Balancing pipeline parallelism with vocabulary parallelism" (arXiv 2411.05288), algorithms 1 and 2.
+enum class HeadWork {
+  at_once,        // not at all
+  two_exchanges,  // the sums are exchanged, and then the gradients
+  one_exchange    // both together: the gradients without the factors that depend on the sums, in two terms
+};
+template <>
+inline constexpr auto enum_names<HeadWork> = enum_table<HeadWork>({
+    {HeadWork::at_once, "at_once"},
+    {HeadWork::two_exchanges, "two_exchanges"},
+    {HeadWork::one_exchange, "one_exchange"},
+});
+
 /// The types in which weights and momentum are kept if arithmetic is done in `computed`; empty if the head keeps no
 /// momentum.
 DType weight_type(const HeadConfig& config, DType computed);

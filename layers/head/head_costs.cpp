@@ -80,7 +80,7 @@ std::vector<LayerCollective> collectives_of_copies(const HeadConfig& config, std
 }  // namespace
 
 std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
-                                              const Mesh& mesh, DType dtype, bool clips_norm) {
+                                              const Mesh& mesh, DType dtype, bool clips_norm, HeadWork work) {
   using When = LayerCollective::When;
   std::vector<LayerCollective> collectives = collectives_of_copies(config, dimension, mesh, dtype, clips_norm);
   const bool scatters = config.loss_reduction == LossReduction::reduce_scatter;
@@ -112,7 +112,11 @@ std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int
     if (scatters) add(When::forward, operation, rows.of_group, dtype).sent = rows.of_group - rows.of_first;
   };
   const auto reduce_sums = [&] {
-    add(When::forward, Operation::all_reduce, (scatters ? 1 : 2) * rows.of_group, DType::f64);
+    const std::int64_t sums = (scatters ? 1 : 2) * rows.of_group;
+    if (work != HeadWork::at_once)  // each rank sends its sums to all others (row_exchange.h)
+      add(When::forward, Operation::all_gather, ranks * sums, DType::f64).sent = (ranks - 1) * sums;
+    else
+      add(When::forward, Operation::all_reduce, sums, DType::f64);
     scatter_losses(Operation::reduce_scatter);
   };
   switch (config.logits) {
@@ -144,8 +148,9 @@ std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int
       reduce_sums();
       break;
   }
-  add(When::backward, Operation::reduce_scatter, rows.of_group * dimension, dtype).sent =
-      (rows.of_group - rows.of_first) * dimension;
+  for (int term = 0; term < (work == HeadWork::one_exchange ? 2 : 1); ++term)
+    add(When::backward, Operation::reduce_scatter, rows.of_group * dimension, dtype).sent =
+        (rows.of_group - rows.of_first) * dimension;
   return collectives;
 }
 

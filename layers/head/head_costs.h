@@ -23,6 +23,7 @@ struct HeadBytes {
 struct HeadRows {
   std::int64_t of_group = 0;
   std::int64_t of_first = 0;  // 0 if it is not in the last stage
+  std::int64_t most = 0;      // of any of these ranks
 };
 
 /// The bytes for this number of classes.
@@ -34,7 +35,7 @@ int head_products(const HeadConfig& config, bool clips_norm);
 /// What the ranks of a mesh exchange for a micro-batch and at the end of a step, as its first rank sees it. If
 /// classes are sampled, the smallest size of a sample is counted, which does not depend on the batch.
 std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
-                                              const Mesh& mesh, DType dtype, bool clips_norm);
+                                              const Mesh& mesh, DType dtype, bool clips_norm, HeadWork work);
 /// The number of rows in a tile, which the size of the embedding bounds unless the experiment sets it.
 std::int64_t tile_rows(const HeadConfig& config, std::int64_t dimension);
 

@@ -27,7 +27,7 @@ RowMargin HeadMargin::of_rows(const LogitsInput& input, const Tensor& inverse_no
   if (asked == RowStatistic::none) return margin;
   Tensor statistic;
   if (asked == RowStatistic::inverse_norm) {
-    statistic = input.config.is_replicated() ? inverse_norms : Tensor(input.ranks.all_gather(inverse_norms));
+    statistic = inverse_norms;
   } else {
     const std::int64_t batch = input.rows.shape()[0];
     const Tensor both = target_statistics(input);

@@ -18,7 +18,10 @@ class HeadMargin {
 
   /// Drops the rows since the end of the last step.
   void begin_step();
-  /// The margin of a micro-batch's rows. `inverse_norms` are those of this rank's own embeddings. A collective call.
+  /// Whether the margin depends on the lengths of the embeddings.
+  bool needs_inverse_norms() const { return row_statistic(config_) == RowStatistic::inverse_norm; }
+  /// The margin of a micro-batch's rows. `inverse_norms` [B] are those of all rows, if they are needed. A collective
+  /// call if the margin depends on the products with the rows' classes.
   RowMargin of_rows(const LogitsInput& input, const Tensor& inverse_norms);
   /// Exchanges the statistics of rows among these ranks, each of which has seen different rows. A collective call.
   void add_rows_of(Communicator& ranks);

@@ -26,13 +26,13 @@ Tensor rows_at(const Tensor& x, const Tensor& index) {
 }  // namespace
 
 Heads::Heads(std::vector<HeadOfSet> heads, BatchShares shares, const OptimizerConfig& optimizer, std::int64_t dimension,
-             Rank& rank, Construction& construction)
+             Rank& rank, Construction& construction, HeadWork work)
     : of_sets_(std::move(heads)), shares_(std::move(shares)), rank_(rank) {
   if (shares_.sets() != of_sets_.size())
     fail("heads: expected one for each of {} data sets, got {}", shares_.sets(), of_sets_.size());
   for (const HeadOfSet& head : of_sets_)
     heads_.push_back(std::make_unique<Head>(head.config, optimizer, dimension, rank, construction,
-                                            of_sets_.size() == 1 ? "head" : "head." + head.name));
+                                            of_sets_.size() == 1 ? "head" : "head." + head.name, work));
 }
 
 bool Heads::samples() const {
@@ -49,29 +49,20 @@ void Heads::begin_step(std::int64_t step, std::span<const std::int64_t> labels) 
 }
 
 HeadsOutput Heads::forward_backward(const HeadsInput& input) {
-  HeadsOutput output;
-  if (size() == 1) {
-    HeadOutput of_head = forward_backward(0, input, input.embedding, input.labels);
-    output.loss_sums.push_back(std::move(of_head.loss_sum));
-    output.embedding_gradient = std::move(of_head.embedding_gradient);
-    return output;
-  }
-  Device& device = input.embedding.device();
-  output.embedding_gradient = Tensor::zeros(device, input.embedding.shape(), input.embedding.dtype());
+  HeadsPass pass(*this, input);
   for (std::size_t head = 0; head < size(); ++head) {
-    const std::vector<std::int64_t> places = shares_.places(head, input.samples(rank_.index));
-    const Tensor index = Tensor::from_host(device, {static_cast<std::int64_t>(places.size())}, places);
-    const std::vector<std::int64_t> labels = at(input.labels, places);
-    HeadOutput of_head = forward_backward(head, input, rows_at(input.embedding, index), labels);
-    device.backend().rows().scatter_add(of_head.embedding_gradient, index, output.embedding_gradient);
-    output.loss_sums.push_back(std::move(of_head.loss_sum));
+    pass.start(head);
+    pass.add_up(head);
+    pass.reduce(head);
+    pass.finish(head);
+    pass.release(head);
   }
-  return output;
+  return pass.output();
 }
 
-HeadOutput Heads::forward_backward(std::size_t head, const HeadsInput& input, const Tensor& embedding,
-                                   std::span<const std::int64_t> labels) {
-  HeadInput own{.embedding = embedding,
+HeadInput Heads::input_of(std::size_t head, const HeadsInput& input, Tensor embedding,
+                          std::span<const std::int64_t> labels) const {
+  HeadInput own{.embedding = std::move(embedding),
                 .labels = labels,
                 .samples = {},
                 .global_batch = shares_.before(head, input.global_batch)};
@@ -82,7 +73,36 @@ HeadOutput Heads::forward_backward(std::size_t head, const HeadsInput& input, co
     own.weights.insert(own.weights.end(), of_rank.begin(), of_rank.end());
   }
   if (!input.while_reducing.empty()) own.while_reducing = input.while_reducing[head];
-  return heads_[head]->forward_backward(own);
+  return own;
+}
+
+HeadsPass::HeadsPass(Heads& heads, HeadsInput input)
+    : heads_(heads), input_(std::move(input)), passes_(heads.size()), rows_(heads.size()) {
+  if (size() > 1)
+    output_.embedding_gradient =
+        Tensor::zeros(input_.embedding.device(), input_.embedding.shape(), input_.embedding.dtype());
+}
+
+void HeadsPass::start(std::size_t head) {
+  Tensor embedding = input_.embedding;
+  std::vector<std::int64_t> labels(input_.labels.begin(), input_.labels.end());
+  if (size() > 1) {
+    const std::vector<std::int64_t> places = heads_.shares_.places(head, input_.samples(heads_.rank_.index));
+    rows_[head] = Tensor::from_host(embedding.device(), {static_cast<std::int64_t>(places.size())}, places);
+    labels = at(input_.labels, places);
+    embedding = rows_at(embedding, rows_[head]);
+  }
+  passes_[head] = std::make_unique<HeadPass>(heads_[head], heads_.input_of(head, input_, std::move(embedding), labels));
+}
+
+void HeadsPass::finish(std::size_t head) {
+  HeadOutput of_head = passes_[head]->output();
+  output_.loss_sums.push_back(std::move(of_head.loss_sum));
+  if (size() == 1)
+    output_.embedding_gradient = std::move(of_head.embedding_gradient);
+  else
+    input_.embedding.device().backend().rows().scatter_add(of_head.embedding_gradient, rows_[head],
+                                                           output_.embedding_gradient);
 }
 
 std::vector<Parameter*> Heads::parameters() {

@@ -12,6 +12,7 @@
 
 #include "framework/tensors/batch_shares.h"
 #include "layers/head/head.h"
+#include "layers/head/head_pass.h"
 
 namespace heddle {
 
@@ -39,12 +40,40 @@ struct HeadsOutput {
   Tensor embedding_gradient;  // [b, d]: of the sum of the heads' weighted losses
 };
 
+class Heads;
+
+/// Phase 1 of all heads for one micro-batch, in the parts of HeadPass.
+class HeadsPass {
+ public:
+  /// The labels, samples and weights of `input` are read in `start` only.
+  HeadsPass(Heads& heads, HeadsInput input);
+
+  std::size_t size() const { return passes_.size(); }
+  void start(std::size_t head);
+  void add_up(std::size_t head) { passes_[head]->add_up(); }
+  void reduce(std::size_t head) { passes_[head]->reduce(); }
+  /// Adds the head's loss and gradient to the output.
+  void finish(std::size_t head);
+  /// Drops what the head holds.
+  void release(std::size_t head) { passes_[head].reset(); }
+  /// After `finish` of all heads; once.
+  HeadsOutput output() { return std::move(output_); }
+  HeadPass& operator[](std::size_t head) { return *passes_[head]; }
+
+ private:
+  Heads& heads_;
+  HeadsInput input_;
+  std::vector<std::unique_ptr<HeadPass>> passes_;
+  std::vector<Tensor> rows_;  // of each head's samples in the embeddings; undefined: all
+  HeadsOutput output_;
+};
+
 class Heads {
  public:
   /// Constructed by all ranks that take part in the heads, in the order of the data sets. `shares` divide each batch
   /// over them. The parameters of a single head are called `head`, those of several `head.NAME` by their sets.
   Heads(std::vector<HeadOfSet> heads, BatchShares shares, const OptimizerConfig& optimizer, std::int64_t dimension,
-        Rank& rank, Construction& construction);
+        Rank& rank, Construction& construction, HeadWork work = HeadWork::at_once);
 
   std::size_t size() const { return heads_.size(); }
   Head& operator[](std::size_t head) { return *heads_[head]; }
@@ -61,8 +90,10 @@ class Heads {
   std::vector<StateTensor> state();
 
  private:
-  HeadOutput forward_backward(std::size_t head, const HeadsInput& input, const Tensor& embedding,
-                              std::span<const std::int64_t> labels);
+  friend class HeadsPass;
+
+  HeadInput input_of(std::size_t head, const HeadsInput& input, Tensor embedding,
+                     std::span<const std::int64_t> labels) const;
 
   std::vector<HeadOfSet> of_sets_;
   BatchShares shares_;

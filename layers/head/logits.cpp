@@ -1,10 +1,12 @@
 #include "layers/head/logits.h"
 
 #include <numeric>
+#include <utility>
 
 #include "framework/ops/linear_algebra.h"
 #include "framework/ops/shape.h"
 #include "framework/tensors/device.h"
+#include "layers/head/logits_fused.h"
 #include "layers/head/tile_logits.h"
 
 namespace heddle {
@@ -106,33 +108,47 @@ ClassTile target_tile(const LogitsInput& input) {
   return input.classes.rows_at(rows);
 }
 
-RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Tensor& sums, const Tensor& target_logit) {
-  Device& device = sums.device();
-  const HeadKernels& kernels = device.backend().head();
+bool RowSums::is_apart(const LogitsInput& input) {
+  return (!input.wants_loss && !input.in_one_exchange) || scatters_loss(input);
+}
+
+RowSums::RowSums(const LogitsInput& input, Tensor sums, Tensor target_logit) {
+  if (is_apart(input)) {
+    exchange_ = input.exchange.sum(std::move(sums));
+    target_logit_ = std::move(target_logit);
+    return;
+  }
+  // One exchange for both: sums of exponentials are f64, which holds the target's logit exactly.
   const std::int64_t batch = sums.numel();
-  RowLosses losses{Tensor::empty_like(target_logit), Tensor()};
-  if (!input.wants_loss || scatters_loss(input)) {
-    const Tensor all = input.ranks.all_reduce(sums, Reduction::sum);
+  const Tensor both = Tensor::empty(sums.device(), {2, batch}, DType::f64);
+  Tensor target = both.rows(1, 2).reshape({batch});
+  both.rows(0, 1).reshape({batch}).copy_from(sums);
+  sums.device().backend().elementwise().cast(target_logit, target);
+  exchange_ = input.exchange.sum(both);
+}
+
+RowLosses RowSums::losses(const LogitsInput& input, const Tensor& reference) {
+  const HeadKernels& kernels = kernels_of(reference);
+  RowLosses losses{Tensor::empty_like(reference), Tensor()};
+  if (is_apart(input)) {
+    const Tensor all = exchange_.result();
     kernels.margin_loss(reference, all, Tensor(), losses.log_sums, losses.loss);
     if (!input.wants_loss) return losses;
     const IndexRange own = input.own_rows();
-    const Tensor target = input.ranks.reduce_scatter(target_logit, input.share);
+    const Tensor target = input.ranks.reduce_scatter(std::exchange(target_logit_, Tensor()), input.share);
     Tensor log_sums = losses.log_sums.rows(own.begin, own.end());
     losses.loss = Tensor::empty_like(target);
     kernels.margin_loss(reference.rows(own.begin, own.end()), all.rows(own.begin, own.end()), target, log_sums,
                         losses.loss);
     return losses;
   }
-  // One exchange for both: sums of exponentials are f64, which holds the target's logit exactly.
-  Tensor both = Tensor::empty(device, {2, batch}, DType::f64);
-  Tensor target = both.rows(1, 2).reshape({batch});
-  both.rows(0, 1).reshape({batch}).copy_from(sums);
-  device.backend().elementwise().cast(target_logit, target);
-  both = input.ranks.all_reduce(both, Reduction::sum);
-  Tensor shared = Tensor::empty_like(target_logit);
-  device.backend().elementwise().cast(both.rows(1, 2).reshape({batch}), shared);
-  losses.loss = Tensor::empty_like(target_logit);
-  kernels.margin_loss(reference, both.rows(0, 1).reshape({batch}), shared, losses.log_sums, losses.loss);
+  const std::int64_t batch = reference.numel();
+  const Tensor both = exchange_.result();
+  losses.target_logit = Tensor::empty_like(reference);
+  both.device().backend().elementwise().cast(both.rows(1, 2).reshape({batch}), losses.target_logit);
+  losses.loss = Tensor::empty_like(reference);
+  kernels.margin_loss(reference, both.rows(0, 1).reshape({batch}), losses.target_logit, losses.log_sums, losses.loss);
+  if (!input.wants_loss) losses.loss = Tensor();
   return losses;
 }
 
@@ -147,7 +163,9 @@ LogitsResult compute_logits(const LogitsInput& input) {
     case Logits::fused:
       break;
   }
-  return fused_logits(input);
+  FusedLogits fused(input);
+  fused.add_up();
+  return fused.finish();
 }
 
 LogitsResult gathered_logits(const LogitsInput& input) {
@@ -235,7 +253,7 @@ LogitsResult sharded_logits(const LogitsInput& input) {
   row.row_max = input.ranks.all_reduce(row.row_max, Reduction::max);
   Tensor local = Tensor::empty(z.device(), {z.shape()[0]}, DType::f64);
   kernels.exponential_sums(margin, logits.columns, z, row.row_max, local);
-  const RowLosses losses = losses_of(input, row.row_max, local, row.target_logit);
+  const RowLosses losses = RowSums(input, local, row.target_logit).losses(input, row.row_max);
   kernels.margin_gradient(margin, logits.columns, losses.log_sums, row.target_slope, input.loss_factors, z);
   return result_of(input, all, logits, losses);
 }

@@ -1,5 +1,5 @@
 // The four ways to hold the logits: each is phase 1 of the head for one micro-batch whose embeddings have been
-// gathered.
+// gathered. The fourth is in logits_fused.h.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "framework/kernels/head.h"
 #include "layers/head/class_tiles.h"
 #include "layers/head/head_config.h"
+#include "layers/head/row_exchange.h"
 #include "parallel/communicator/communicator.h"
 
 namespace heddle {
@@ -23,6 +24,7 @@ struct RowMargin {
 struct LogitsInput {
   const HeadConfig& config;
   Communicator& ranks;
+  RowExchange exchange;             // between the ranks
   const ClassTiles& classes;        // this rank's columns
   std::vector<IndexRange> columns;  // each rank's columns among those of all ranks
   Tensor rows;                      // [B, d]
@@ -31,6 +33,7 @@ struct LogitsInput {
   std::vector<std::int64_t> share;  // the number of each rank's own rows
   LossFactors loss_factors{};       // of the rows
   bool wants_loss = true;
+  bool in_one_exchange = false;  // HeadWork::one_exchange
   RowMargin margin{};
 
   /// This rank's columns.
@@ -73,7 +76,7 @@ struct LogitsResult {
   Tensor gradient;  // [B, d], by the rows: this rank's term of a sum over the ranks
 };
 
-/// Computes the logits in the way that the configuration names, which is one of the four below.
+/// Computes the logits in the way that the configuration names.
 LogitsResult compute_logits(const LogitsInput& input);
 
 /// Rank 0 gathers all logits, computes the loss and scatters the logits' gradients.
@@ -82,17 +85,31 @@ LogitsResult gathered_logits(const LogitsInput& input);
 LogitsResult transposed_logits(const LogitsInput& input);
 /// The ranks exchange one maximum and two sums per row.
 LogitsResult sharded_logits(const LogitsInput& input);
-/// The same with the logits of one class tile at a time. With cosines the largest logit is bounded, and one exchange is
-/// enough.
-LogitsResult fused_logits(const LogitsInput& input);
-
-/// The log-sum-exps [B] and losses, as in LogitsResult, from each rank's sums of exponentials relative to a reference
-/// and the logits of its targets.
+/// The log-sum-exps [B] and losses, as in LogitsResult.
 struct RowLosses {
   Tensor log_sums;
   Tensor loss;
+  Tensor target_logit{};  // [B], of all ranks; only if it came with the sums
 };
-RowLosses losses_of(const LogitsInput& input, const Tensor& reference, const Tensor& sums, const Tensor& target_logit);
+/// The exchange of each rank's sums of exponentials, relative to a reference, and of the logits of its targets.
+class RowSums {
+ public:
+  RowSums() = default;
+  /// Starts it.
+  RowSums(const LogitsInput& input, Tensor sums, Tensor target_logit);
+  bool is_started() const { return exchange_.is_started(); }
+  /// Waits for it; once. The reference is the same on all ranks.
+  RowLosses losses(const LogitsInput& input, const Tensor& reference);
+  /// Waits until all ranks have called `losses`.
+  void finish() { exchange_.finish(); }
+
+ private:
+  /// Whether the losses need an exchange of their own, or none.
+  static bool is_apart(const LogitsInput& input);
+
+  StartedExchange exchange_;
+  Tensor target_logit_;
+};
 /// What phase 2 needs, except for a stash.
 KeptRows kept_rows(const LogitsInput& input, const RowLosses& losses);
 
