@@ -250,6 +250,7 @@ Experiment LayoutSpace::with_options(const Layout& layout) const {
   if (experiment.heads() == 1) {
     experiment.head.over = layout.over;
     experiment.head.logits = layout.logits;
+    if (!experiment.head.is_everywhere() || layout.logits != Logits::fused) experiment.pipeline.head_work = {};
   }
   if (layout.cut == CutChoice::written) return experiment;
   experiment.model.stages = {};

@@ -63,6 +63,10 @@ static void describe(Describer& d, PipelineConfig& c) {
          "move what a micro-batch's backward needs to the host's memory after its forward, and back in time: of all "
          "micro-batches, or of the half of a rank's stages that wait longest (of one stage, every second micro-batch)");
   choice(d, "receives", c.receives, "when receives are posted: right before their use, or one action earlier");
+  choice(d, "head_work", c.head_work,
+         "how the work of a head on all stages is done: at_once, while all ranks wait for each other; or in parts, "
+         "between which ranks compute forwards and backwards, with two exchanges or one between the last stage's "
+         "forward and backward (see 1f1b_plus_2 and 1f1b_plus_1)");
   d.field("predict", c.predict,
           "whether rank 0 measures some steps of all stages before and after the run, with the whole model on one "
           "rank, to predict "

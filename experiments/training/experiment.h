@@ -22,8 +22,8 @@
 #include "layers/precision.h"
 #include "models/models.h"
 #include "parallel/communicator/link_model.h"
-#include "parallel/pipeline/offload.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/offload.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/placement/mesh.h"
 
 namespace heddle {
@@ -77,6 +77,7 @@ struct PipelineConfig {
   std::vector<std::string> recompute_layers{};  // names, in which `*` stands for any text
   Offload offload = Offload::never;
   Receives receives = Receives::at_use;
+  HeadWork head_work = HeadWork::at_once;
   bool predict = true;  // whether run_variant predicts the step time
 };
 

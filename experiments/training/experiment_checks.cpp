@@ -80,6 +80,34 @@ void check_offload(const Experiment& e) {
            name_of(mode));
 }
 
+/// Checks that the parts of the heads' work are exchanges between all stages that wait for nothing else.
+void check_head_work(const Experiment& e) {
+  if (e.pipeline.head_work == HeadWork::at_once) return;
+  constexpr const char* key = "/pipeline/head_work";
+  if (e.train.forward_only) refuse(key, "expected \"at_once\" with train.forward_only: a forward pass has no loss");
+  for (std::size_t set = 0; set < e.heads(); ++set) {
+    const HeadConfig& head = e.head_of(set);
+    const std::string name = key_of(e, "head", set);
+    if (!head.is_everywhere())
+      refuse(key, "expected \"at_once\", as {}.over has no pp: only its ranks compute the loss", name);
+    if (head.logits != Logits::fused)
+      refuse(key, "expected \"at_once\" with {}.logits {}: only fused logits need one exchange of sums", name,
+             name_of(head.logits));
+    if (!constant_reference(head, e.precision().wide()))
+      refuse(key, "expected \"at_once\" with {}, so that the largest logit must be known first",
+             head.normalize ? fmt::format("the margin of {}, whose exponentials may be too large", name)
+                            : fmt::format("{}.normalize false: its logits have no bound", name));
+    if (const RowStatistic statistic = row_statistic(head.margin);
+        statistic != RowStatistic::none && statistic != RowStatistic::inverse_norm)
+      refuse(
+          key,
+          "expected \"at_once\" with the margin of {}: it needs the products of all samples with their classes first",
+          name);
+    if (head.loss_reduction == LossReduction::reduce_scatter)
+      refuse(key, "expected \"at_once\" with {}.loss_reduction reduce_scatter", name);
+  }
+}
+
 /// Checks that the model can be made for these images, placed on this mesh and cut into its stages, and that it has the
 /// layers that are to be recomputed.
 void check_model(const Experiment& e) {
@@ -219,6 +247,7 @@ void check(const Experiment& e) {
            e.ranks.speed.size());
   check_data(e);
   check_offload(e);
+  check_head_work(e);
   check_model(e);
   (void)located("/evaluation", [&] {
     check_evaluation(e);

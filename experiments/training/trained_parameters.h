@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "experiments/training/experiment.h"
-#include "experiments/training/stage_models.h"
+#include "experiments/training/stages/stage_models.h"
 #include "framework/optimizers/optimizer.h"
 #include "framework/optimizers/weight_averages.h"
 #include "layers/head/heads.h"

@@ -37,7 +37,7 @@ Trainer::Trainer(const Experiment& experiment, const Dataset& dataset, Rank& ran
     heads_ = std::make_unique<Heads>(
         heads_of(experiment), batches_.shares(),
         experiment.train.forward_only ? OptimizerConfig{.momentum = 0} : experiment.train.optimizer,
-        embedding_size(*plan_->model), rank, construction_);
+        embedding_size(*plan_->model), rank, construction_, experiment.pipeline.head_work);
   for (std::size_t i = 0; i < experiment.heads(); ++i) {
     const HeadConfig& head = experiment.head_of(i);
     sample_shards_.push_back(head.samples() ? head.sample.shards_over(rank.mesh.size(head.class_axes())) : 0);
@@ -193,6 +193,7 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   if (updates_early && dataset_.is_encoded()) tools.before_heads = [this] { share_broken_image(); };
   TrainingPass pass(tools, models_, rank_, batch, step);
   (void)engine(plan_->training).run(pass);
+  pass.finish_loss();
   parameters_->finish_gradients();
   if (!updates_early && dataset_.is_encoded()) share_broken_image();
   losses_ = shared_losses(step, pass.losses());

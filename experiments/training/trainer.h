@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "experiments/training/stage_pass.h"
+#include "experiments/training/stages/stage_pass.h"
 #include "experiments/training/trained_parameters.h"
 
 namespace heddle {

@@ -12,7 +12,7 @@ paint = {
     "waiting, messages": "#B4B9C1",
 }
 thin = {"to and from the host (O, L)", "waiting, messages"}  # beside what the rank computes
-by_letter = {"F": "forward (F)", "R": "recompute (R)", "H": "head (H)", "B": "backward (B)",
+by_letter = {"F": "forward (F)", "R": "recompute (R)", "H": "head (H)", "J": "head (H)", "S": "head (H)", "T": "head (H)", "B": "backward (B)",
              "I": "input gradient (I)", "W": "weight gradient (W)"}
 by_word = {"forward": "forward (F)", "backward": "backward (B)", "load": "load", "optimizer": "optimizer",
            "loader wait": "waiting, messages"}
@@ -23,7 +23,7 @@ def kind_of(span):
     if span["cat"] == "communication":
         is_transfer = re.fullmatch(r"\d+[OL]\d+", span["name"])
         return "to and from the host (O, L)" if is_transfer else "waiting, messages", ""
-    action = re.fullmatch(r"\d+([FRHBIW])(\d+)", span["name"])
+    action = re.fullmatch(r"\d+([FRHJSTBIW])(\d+)", span["name"])
     if action:
         return by_letter[action[1]], action[2]
     return ("head (H)" if span["name"].startswith("head") else by_word.get(span["name"], "other")), ""

@@ -17,12 +17,14 @@ enum Fact : unsigned char {
 };
 
 class Walker {
+  static constexpr std::size_t kinds_of_loss = 4;
+
  public:
   explicit Walker(const Schedule& schedule)
       : schedule_(schedule),
         stride_(stage_stride(schedule.micro_batches, sizeof(unsigned char))),
         facts_(schedule.rank_of.size() * stride_),
-        arrived_(static_cast<std::size_t>(schedule.micro_batches)),
+        arrived_(kinds_of_loss * static_cast<std::size_t>(schedule.micro_batches)),
         arrived_at_(schedule.ranks.size(), -1),
         queued_(schedule.ranks.size(), true),
         added_(additions(schedule)) {
@@ -45,7 +47,11 @@ class Walker {
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   unsigned char& facts(int stage, int micro_batch) { return facts_[at(stage) * stride_ + at(micro_batch)]; }
   bool known(int stage, int micro_batch, Fact fact) { return (facts(stage, micro_batch) & fact) != 0; }
-  bool loss_done(int micro_batch) const { return arrived_[at(micro_batch)] == added_.loss_ranks; }
+  int& arrived(ActionKind loss, int micro_batch) {
+    return arrived_[at(static_cast<int>(loss) - static_cast<int>(ActionKind::loss)) * at(schedule_.micro_batches) +
+                    at(micro_batch)];
+  }
+  bool all_arrived(ActionKind loss, int micro_batch) { return arrived(loss, micro_batch) == added_.loss_ranks; }
 
   void wake(int rank) {
     if (queued_[at(rank)]) return;
@@ -83,7 +89,7 @@ class Walker {
       case ActionKind::backward_input:
         if (!forward_known) return Action{ActionKind::forward, s, i};
         if (known(s, i, offloaded)) return Action{ActionKind::load, s, i};
-        if (s == last && added_.loss_ranks > 0 && !loss_done(i)) return Action{ActionKind::loss, last, i};
+        if (s == last && added_.loss_ranks > 0) return missing_ranks(added_.end_of_loss, i);
         if (s < last && !known(s + 1, i, backward_there)) return from(s + 1, s, ActionKind::backward, i);
         break;
       case ActionKind::backward_weight:
@@ -98,6 +104,12 @@ class Walker {
         break;
       case ActionKind::loss:
         return missing_at_loss(rank, i);
+      case ActionKind::loss_gather:
+        return missing_output(rank, i);
+      case ActionKind::loss_sums:
+        return missing_ranks(ActionKind::loss_gather, i);
+      case ActionKind::loss_gradient:
+        return missing_ranks(ActionKind::loss_sums, i);
       default:
         break;
     }
@@ -112,23 +124,31 @@ class Walker {
     return {kind, stage, micro_batch};
   }
 
-  /// A rank arrives at a collective once, when it first reaches it. On the last stage's rank, the input must be
-  /// available.
-  std::optional<Action> missing_at_loss(int rank, int micro_batch) {
+  /// On the last stage's rank, its output must be available.
+  std::optional<Action> missing_output(int rank, int micro_batch) {
     const int last = schedule_.stages() - 1;
-    if (rank == schedule_.rank_at(last, micro_batch) && !known(last, micro_batch, forward_done)) {
-      return Action{ActionKind::forward, last, micro_batch};
-    }
+    if (rank != schedule_.rank_at(last, micro_batch) || known(last, micro_batch, forward_done)) return std::nullopt;
+    return Action{ActionKind::forward, last, micro_batch};
+  }
+  std::optional<Action> missing_ranks(ActionKind loss, int micro_batch) {
+    if (all_arrived(loss, micro_batch)) return std::nullopt;
+    return Action{loss, schedule_.stages() - 1, micro_batch};
+  }
+
+  /// A rank arrives at an H once, when it first reaches it.
+  std::optional<Action> missing_at_loss(int rank, int micro_batch) {
+    if (const std::optional<Action> missing = missing_output(rank, micro_batch)) return missing;
     if (arrived_at_[at(rank)] != micro_batch) {
       arrived_at_[at(rank)] = micro_batch;
-      if (++arrived_[at(micro_batch)] == added_.loss_ranks) {
-        for (int other = 0; other < schedule_.size(); ++other) {
-          if (other != rank) wake(other);
-        }
-      }
+      arrive(rank, ActionKind::loss, micro_batch);
     }
-    if (loss_done(micro_batch)) return std::nullopt;
-    return Action{ActionKind::loss, last, micro_batch};
+    return missing_ranks(ActionKind::loss, micro_batch);
+  }
+
+  void arrive(int rank, ActionKind loss, int micro_batch) {
+    if (++arrived(loss, micro_batch) < added_.loss_ranks) return;
+    for (int other = 0; other < schedule_.size(); ++other)
+      if (other != rank) wake(other);
   }
 
   void finish(int rank, const Action& action) {
@@ -140,6 +160,8 @@ class Walker {
     } else if (is_backward(action.kind)) {
       facts(s, i) |= backward_done;
       if (s > 0 && (!added_.messages || schedule_.rank_at(s - 1, i) == rank)) bring_backward(s, i);
+    } else if (is_loss(action.kind) && action.kind != ActionKind::loss) {
+      arrive(rank, action.kind, i);
     } else if (action.kind == ActionKind::offload) {
       facts(s, i) |= offloaded;
     } else if (action.kind == ActionKind::load) {
@@ -163,7 +185,7 @@ class Walker {
   const Schedule& schedule_;
   std::size_t stride_;
   std::vector<unsigned char> facts_;
-  std::vector<int> arrived_;     // at each H: how many ranks
+  std::vector<int> arrived_;     // at each H, J, S and T: how many ranks
   std::vector<int> arrived_at_;  // for each rank, the H at which it arrived last
   std::vector<int> queue_;       // ranks that can continue
   std::vector<bool> queued_;
@@ -179,10 +201,13 @@ Additions additions(const Schedule& schedule) {
   for (int rank = 0; rank < schedule.size(); ++rank)
     for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
       found.messages = found.messages || is_message(action.kind);
-      if (action.kind != ActionKind::loss) continue;
+      if (!is_loss(action.kind)) continue;
+      found.loss_in_parts = found.loss_in_parts || action.kind != ActionKind::loss;
       std::vector<int>& ranks = loss_ranks[schedule.copy_of(action.micro_batch) == 0 ? 0 : 1];
       if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
     }
+  if (found.loss_in_parts)
+    found.end_of_loss = schedule.is_gradient_after_sums ? ActionKind::loss_sums : ActionKind::loss_gradient;
   for (const std::vector<int>& ranks : loss_ranks)
     found.loss_ranks = std::max(found.loss_ranks, static_cast<int>(ranks.size()));
   return found;

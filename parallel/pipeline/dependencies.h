@@ -2,9 +2,10 @@
 //
 // An F needs the F of the stage before; a B or I needs its own F, the gradient from the stage after and, in the last
 // stage, the loss if there is one; a W needs its I; an R or O needs its F; an L needs its O, and a B or I the L if
-// there was an O. Overlapped actions begin together: all their inputs must be available before the first one, and their
-// results are available after the last one. Sends wait for nothing; a receive is only posted, and the action that needs
-// it waits for it. An H of several ranks is a collective.
+// there was an O; an S needs the J of all ranks, a T their S, and the B or I their T
+// (of a loss in one exchange, their S). Overlapped actions begin together: all their inputs must be available before
+// the first one, and their results are available after the last one. Sends wait for nothing; a receive is only posted,
+// and the action that needs it waits for it. An H of several ranks is a collective.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,12 @@ constexpr bool is_backward(ActionKind kind) {
 
 /// The actions that passes have added to the computing actions.
 struct Additions {
-  int loss_ranks = 0;  // number of ranks that have the H of a micro-batch
+  int loss_ranks = 0;          // number of ranks that have the H, or the J, S and T, of a micro-batch
+  bool loss_in_parts = false;  // J, S and T
   bool messages = false;
+
+  /// The action after which the last stage's B or I has its gradient.
+  ActionKind end_of_loss = ActionKind::loss;
 };
 Additions additions(const Schedule& schedule);
 

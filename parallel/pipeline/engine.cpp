@@ -5,14 +5,15 @@
 #include <set>
 #include <utility>
 
+#include "framework/error.h"
 #include "framework/tensors/device.h"
 #include "framework/tensors/offloaded.h"
-#include "parallel/pipeline/passes.h"
-#include "parallel/pipeline/simulation.h"
 
 namespace heddle {
 
 namespace {
+
+constexpr const char* has_no_parts = "these stages compute the loss at once";
 
 using Place = std::pair<int, int>;  // stage, micro-batch
 
@@ -20,80 +21,7 @@ Place place_of(const Action& action) {
   return {action.stage, action.micro_batch};
 }
 
-/// When each rank's actions begin if F, I, W and R take one unit, B two and H none.
-class UnitBegins {
- public:
-  explicit UnitBegins(const Schedule& schedule) : begins_(schedule.ranks.size()) {
-    const Simulation simulation = simulate(schedule, {});
-    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-      for (const TimedAction& timed : simulation.timeline.ranks[r]) {
-        begins_[r].push_back(timed.begin);
-        const ActionKind kind = timed.action.kind;
-        if (kind == ActionKind::forward) forward_[place_of(timed.action)] = timed.begin;
-        if (kind == ActionKind::backward || kind == ActionKind::backward_input)
-          backward_[place_of(timed.action)] = timed.begin;
-      }
-    }
-  }
-
-  /// The time at which the receiver begins the action that needs the message.
-  double used(const Action& send) const {
-    return send.kind == ActionKind::send_forward ? forward_.at({send.stage + 1, send.micro_batch})
-                                                 : backward_.at({send.stage - 1, send.micro_batch});
-  }
-  /// The index of the rank's computing action that may wait for an event at `time`: `slack` after the first one that
-  /// begins then or later. It begins later itself, so that there is no cycle of waits.
-  std::size_t waits_at(std::size_t rank, double time, std::size_t slack) const {
-    const auto& begins = begins_[rank];
-    const auto number = [&](auto place) { return static_cast<std::size_t>(place - begins.begin()); };
-    return std::max(number(std::lower_bound(begins.begin(), begins.end(), time)) + slack,
-                    number(std::upper_bound(begins.begin(), begins.end(), time)));
-  }
-
- private:
-  std::vector<std::vector<double>> begins_;
-  std::map<Place, double> forward_;
-  std::map<Place, double> backward_;
-};
-
-/// The number of computing actions between the use of a message and the wait for its send, so that the sender's next
-/// micro-batch is not delayed.
-constexpr std::size_t slack = 1;
-
-std::map<std::size_t, std::vector<Action>> waits_of(const Schedule& schedule, std::size_t rank,
-                                                    const UnitBegins& times) {
-  const std::vector<Action>& actions = schedule.ranks[rank];
-  std::vector<std::size_t> computing;
-  for (std::size_t i = 0; i < actions.size(); ++i)
-    if (!is_message(actions[i].kind) && !is_transfer(actions[i].kind)) computing.push_back(i);
-  std::map<std::size_t, std::vector<Action>> waits;
-  for (const Action& action : actions) {
-    if (!is_send(action.kind)) continue;
-    const std::size_t at = times.waits_at(rank, times.used(action), slack);
-    if (at < computing.size()) waits[computing[at]].push_back(action);
-  }
-  return waits;
-}
-
 }  // namespace
-
-std::shared_ptr<const PipelineProgram> make_program(Schedule schedule) {
-  auto program = std::make_shared<PipelineProgram>();
-  const UnitBegins times(schedule);
-  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
-    program->waits.push_back(waits_of(schedule, rank, times));
-  program->schedule = std::move(schedule);
-  return program;
-}
-
-Schedule forward_only(const std::vector<int>& rank_of, int micro_batches) {
-  Schedule schedule = empty_schedule(micro_batches, rank_of);
-  for (int stage = 0; stage < schedule.stages(); ++stage)
-    for (int i = 0; i < micro_batches; ++i)
-      schedule.ranks[static_cast<std::size_t>(rank_of[static_cast<std::size_t>(stage)])].push_back(
-          {ActionKind::forward, stage, i});
-  return with_communication(std::move(schedule));
-}
 
 /// One run of a rank's list.
 class PipelineEngine::Execution {
@@ -112,6 +40,7 @@ class PipelineEngine::Execution {
       const Action& action = actions_[i];
       if (action.kind == ActionKind::recompute) recomputed_.insert(place_of(action));
       if (action.kind == ActionKind::offload) offloaded_.insert(place_of(action));
+      if (action.kind == ActionKind::loss_sums) loss_in_parts_ = true;
       if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input)
         walked_.insert(place_of(action));
       if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) last_weight_ = i;
@@ -164,6 +93,10 @@ class PipelineEngine::Execution {
         return recompute(action);
       case ActionKind::loss:
         return loss(action);
+      case ActionKind::loss_gather:
+      case ActionKind::loss_sums:
+      case ActionKind::loss_gradient:
+        return part_of_loss(action);
       case ActionKind::backward:
       case ActionKind::backward_input:
         return backward_of(action);
@@ -270,9 +203,25 @@ class PipelineEngine::Execution {
     return time.end;
   }
 
+  /// The last stage's output; undefined on other ranks.
+  Tensor take_output(const Action& action) {
+    auto mine = outputs_.extract(action.micro_batch);
+    return mine ? std::move(mine.mapped()) : Tensor();
+  }
+
+  void part_of_loss(const Action& action) {
+    const Tensor output = action.kind == ActionKind::loss_gather ? take_output(action) : Tensor();
+    const Tracer::Computing span(tracer_, to_string(action));
+    if (action.kind == ActionKind::loss_gather)
+      stages_.start_loss(action.micro_batch, output);
+    else if (action.kind == ActionKind::loss_sums)
+      stages_.add_up_loss(action.micro_batch);
+    else
+      stages_.reduce_loss(action.micro_batch);
+  }
+
   void loss(const Action& action) {
-    Tensor output;
-    if (auto mine = outputs_.extract(action.micro_batch)) output = std::move(mine.mapped());
+    const Tensor output = take_output(action);
     const bool has_output = output.defined();
     const Tracer::Computing span(tracer_, to_string(action));
     Tensor gradient = stages_.loss(action.micro_batch, output);
@@ -282,6 +231,8 @@ class PipelineEngine::Execution {
   void backward_of(const Action& action) {
     if (!is_last(action.stage))
       passages_[place_of(action)].output_gradients = take_inbox(action, ActionKind::recv_backward);
+    else if (loss_in_parts_)
+      passages_[place_of(action)].output_gradients = {stages_.loss_gradient(action.micro_batch)};
     Passage& here = passages_[place_of(action)];
     clock_.wait_until(here.loaded_at);
     device_.backend().wait_for(std::exchange(here.loaded, nullptr).get());
@@ -378,6 +329,7 @@ class PipelineEngine::Execution {
   std::set<Place> recomputed_;
   std::set<Place> offloaded_;
   std::set<Place> walked_;
+  bool loss_in_parts_ = false;
   std::optional<std::size_t> last_weight_;
   std::map<Place, Passage> passages_;
   std::map<int, Tensor> outputs_;                       // of the last stage, by micro-batch, until H
@@ -386,6 +338,19 @@ class PipelineEngine::Execution {
   std::map<SendKey, std::vector<Work<void>>> sends_;    // under way
   std::map<SendKey, std::vector<Work<Tensor>>> inbox_;  // posted receives
 };
+
+void PipelineStages::start_loss(int /*micro_batch*/, const Tensor& /*output*/) {
+  fail("{}", has_no_parts);
+}
+void PipelineStages::add_up_loss(int /*micro_batch*/) {
+  fail("{}", has_no_parts);
+}
+void PipelineStages::reduce_loss(int /*micro_batch*/) {
+  fail("{}", has_no_parts);
+}
+Tensor PipelineStages::loss_gradient(int /*micro_batch*/) {
+  fail("{}", has_no_parts);
+}
 
 PipelineEngine::PipelineEngine(std::shared_ptr<const PipelineProgram> program, Communicator& ranks, Device& device,
                                Tracer& tracer, RankClock& clock)

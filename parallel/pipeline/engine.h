@@ -11,33 +11,16 @@
 // the list.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "framework/autograd/autograd.h"
 #include "parallel/communicator/tracer.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/program.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/rank.h"
 
 namespace heddle {
-
-/// A schedule that is ready to be executed. All ranks of a run share it.
-struct PipelineProgram {
-  /// The schedule with communication.
-  Schedule schedule;
-  /// For each rank, the sends that are waited for before its action with this index. All others are waited for at the
-  /// end.
-  std::vector<std::map<std::size_t, std::vector<Action>>> waits;
-};
-/// InputError if the schedule cannot be executed.
-std::shared_ptr<const PipelineProgram> make_program(Schedule schedule);
-/// A schedule of forward passes only, with communication: stage by stage, each for all micro-batches. It has one copy
-/// of each stage.
-Schedule forward_only(const std::vector<int>& rank_of, int micro_batches);
 
 /// The functions that the engine runs: the stages of this rank and the loss.
 class PipelineStages {
@@ -56,6 +39,13 @@ class PipelineStages {
   virtual std::vector<bool> output_gradients(int stage) const = 0;
   /// H: computes the gradient of the last stage's output. Both are undefined on ranks that do not have that stage.
   virtual Tensor loss(int micro_batch, const Tensor& output) = 0;
+  /// J, S and T: the parts of H. Each waits until all ranks have called the part before, and for nothing else.
+  virtual void start_loss(int micro_batch, const Tensor& output);
+  virtual void add_up_loss(int micro_batch);
+  virtual void reduce_loss(int micro_batch);
+  /// Waits until all ranks have called `reduce_loss` or, of a loss in one exchange, `add_up_loss`, and returns the
+  /// gradient of the last stage's output. Called on the rank that has this stage.
+  virtual Tensor loss_gradient(int micro_batch);
   /// Called before this rank's last action that adds to gradients of parameters.
   virtual void before_last_weight_gradient() {}
 };

@@ -18,6 +18,9 @@ enum class ActionKind {
   backward_weight,  // W: the gradient of the stage's parameters
   recompute,        // R: the forward again, which now keeps what the backward needs
   loss,             // H: the head: the loss and the gradient of the last stage's output, on one rank or on all
+  loss_gather,      // J: H in three parts, on all ranks: the last stage's output is sent to all of them,
+  loss_sums,        // S: each rank adds up its part of the loss; the sums are exchanged,
+  loss_gradient,    // T: and, with the sums of all, it computes what is left
   offload,          // O: what the backward needs leaves the rank's memory for the host's
   load,             // L: and comes back
   send_forward,     // the stage's output, to the next stage
@@ -25,7 +28,7 @@ enum class ActionKind {
   send_backward,    // the gradient of the stage's input, to the stage before
   recv_backward     // the gradient of the stage's output
 };
-/// As PyTorch's schedule files write them, plus R, H, O and L.
+/// As PyTorch's schedule files write them, plus R, H, J, S, T, O and L.
 template <>
 inline constexpr auto enum_names<ActionKind> = enum_table<ActionKind>({
     {ActionKind::forward, "F"},
@@ -34,6 +37,9 @@ inline constexpr auto enum_names<ActionKind> = enum_table<ActionKind>({
     {ActionKind::backward_weight, "W"},
     {ActionKind::recompute, "R"},
     {ActionKind::loss, "H"},
+    {ActionKind::loss_gather, "J"},
+    {ActionKind::loss_sums, "S"},
+    {ActionKind::loss_gradient, "T"},
     {ActionKind::offload, "O"},
     {ActionKind::load, "L"},
     {ActionKind::send_forward, "SEND_F"},
@@ -47,6 +53,11 @@ constexpr bool is_message(ActionKind kind) {
 }
 constexpr bool is_send(ActionKind kind) {
   return kind == ActionKind::send_forward || kind == ActionKind::send_backward;
+}
+
+/// Whether it is the loss or a part of it.
+constexpr bool is_loss(ActionKind kind) {
+  return kind >= ActionKind::loss && kind <= ActionKind::loss_gradient;
 }
 
 /// Whether it moves activations between the rank's memory and the host's, while the rank computes.
@@ -65,7 +76,7 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// `2F0` is the forward of micro-batch 0 in stage 2: PyTorch's notation, plus R, H, O and L.
+/// `2F0` is the forward of micro-batch 0 in stage 2: PyTorch's notation, plus R, H, J, S, T, O and L.
 std::string to_string(const Action& action);
 
 struct Schedule {
@@ -79,6 +90,8 @@ struct Schedule {
   /// second_rank_of[s] = size() - 1 - rank_of[s]. Two ranks that are each other's mirror image thus have the same
   /// stages.
   std::vector<int> second_rank_of{};
+  /// Whether the last stage's backward waits for the S of all ranks, and not for their T.
+  bool is_gradient_after_sums = false;
 
   int stages() const { return static_cast<int>(rank_of.size()); }
   int copies() const { return second_rank_of.empty() ? 1 : 2; }

@@ -23,6 +23,10 @@ constexpr std::array shipped{
                  1},
     ScheduleType{"eager_1f1b", "1f1b that hides its messages, with twice the memory (Zhuang et al. 2022)", eager_1f1b,
                  1, 1},
+    ScheduleType{"1f1b_plus_1", "1f1b with one more micro-batch, for a head in one exchange (Yeung et al. 2024)",
+                 one_f_one_b_plus_1, 1, 1},
+    ScheduleType{"1f1b_plus_2", "1f1b with two more micro-batches, for a head in two exchanges (Yeung et al. 2024)",
+                 one_f_one_b_plus_2, 1, 1},
     ScheduleType{"interleaved",
                  "1f1b over several stages per rank, with a smaller bubble (Narayanan et al. 2021)",
                  interleaved,
@@ -149,6 +153,23 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
 ///   2:       F0 B0 F1 B1 F2 B2 F3 B3 F4 ..
 Schedule eager_1f1b(const ScheduleShape& shape) {
   return one_forward_after_each_backward(shape, [&](int rank) { return 2 * (shape.ranks - rank) - 1; });
+}
+
+/// Yeung et al. 2024, "Balancing pipeline parallelism with vocabulary parallelism" (arXiv 2411.05288): 1f1b with as
+/// many more micro-batches as a loss on all ranks has exchanges between the last stage's forward and backward, for
+/// which the ranks then need not wait: vocab-2 and, below, vocab-1. Their S and T are added by with_loss. Bubble and
+/// makespan of 1f1b where the loss takes no time; min(m, p-r+1) micro-batches are alive on rank r.
+///
+///   0: F0 F1 F2 F3    B0 F4 B1    B2    B3 ..
+///   1:    F0 F1 F2 B0 F3 B1 F4 B2    B3 ..
+///   2:       F0 F1 B0 F2 B1 F3 B2 F4 B3 ..
+Schedule one_f_one_b_plus_1(const ScheduleShape& shape) {
+  return one_forward_after_each_backward(shape, [&](int rank) { return shape.ranks - rank + 1; });
+}
+
+/// The same for two exchanges: min(m, p-r+2) micro-batches are alive on rank r.
+Schedule one_f_one_b_plus_2(const ScheduleShape& shape) {
+  return one_forward_after_each_backward(shape, [&](int rank) { return shape.ranks - rank + 2; });
 }
 
 std::span<const ScheduleType> schedule_types() {

@@ -20,19 +20,21 @@ struct ScheduleShape {
   int chunks = 1;
 };
 
-// schedules.cpp, and schedules_*.cpp for each family, give the source, the formula and a picture beside each function.
-Schedule naive(const ScheduleShape& shape);           // one micro-batch after another: no two ranks compute at once
-Schedule gpipe(const ScheduleShape& shape);           // Huang et al. 2019
-Schedule one_f_one_b(const ScheduleShape& shape);     // `1f1b`: Narayanan et al. 2019, 2021 (with flushes)
-Schedule eager_1f1b(const ScheduleShape& shape);      // Zhuang et al. 2022: a longer warm-up hides messages
-Schedule interleaved(const ScheduleShape& shape);     // Narayanan et al. 2021: interleaved 1f1b
-Schedule looped_bfs(const ScheduleShape& shape);      // Lamy-Poirier 2023: breadth-first
-Schedule zb_h1(const ScheduleShape& shape);           // Qi et al. 2023, zero bubble
-Schedule zb_h2(const ScheduleShape& shape);           // m >= 2p - 1
-Schedule zb_v(const ScheduleShape& shape);            // Qi et al. 2024, controllable memory: V-shaped
-Schedule v_half(const ScheduleShape& shape);          // the same: half of 1f1b's activations
-Schedule v_min(const ScheduleShape& shape);           // the same: a third of them
-Schedule interleaved_zb(const ScheduleShape& shape);  // PyTorch: interleaved 1f1b, weight parts in its gaps
+// schedules.cpp, and schedules/ for each family, give the source, the formula and a picture beside each function.
+Schedule naive(const ScheduleShape& shape);               // one micro-batch after another: no two ranks compute at once
+Schedule gpipe(const ScheduleShape& shape);               // Huang et al. 2019
+Schedule one_f_one_b(const ScheduleShape& shape);         // `1f1b`: Narayanan et al. 2019, 2021 (with flushes)
+Schedule eager_1f1b(const ScheduleShape& shape);          // Zhuang et al. 2022: a longer warm-up hides messages
+Schedule one_f_one_b_plus_1(const ScheduleShape& shape);  // Yeung et al. 2024: 1f1b for a loss in one exchange,
+Schedule one_f_one_b_plus_2(const ScheduleShape& shape);  // or in two
+Schedule interleaved(const ScheduleShape& shape);         // Narayanan et al. 2021: interleaved 1f1b
+Schedule looped_bfs(const ScheduleShape& shape);          // Lamy-Poirier 2023: breadth-first
+Schedule zb_h1(const ScheduleShape& shape);               // Qi et al. 2023, zero bubble
+Schedule zb_h2(const ScheduleShape& shape);               // m >= 2p - 1
+Schedule zb_v(const ScheduleShape& shape);                // Qi et al. 2024, controllable memory: V-shaped
+Schedule v_half(const ScheduleShape& shape);              // the same: half of 1f1b's activations
+Schedule v_min(const ScheduleShape& shape);               // the same: a third of them
+Schedule interleaved_zb(const ScheduleShape& shape);      // PyTorch: interleaved 1f1b, weight parts in its gaps
 Schedule interleaved_zb_long(const ScheduleShape& shape);  // the same with interleaved 1f1b's warm-up
 Schedule dualpipe_v(const ScheduleShape& shape);           // DeepSeek-V3's DualPipe cut in half
 Schedule hanayo(const ScheduleShape& shape);               // Liu et al. 2023: waves

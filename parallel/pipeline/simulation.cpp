@@ -97,6 +97,8 @@ class Simulator {
         gradient_there_(input_there_.size()),
         is_recomputed_(input_there_.size()),
         loss_begin_(at(schedule.micro_batches), not_yet),
+        outputs_there_(added_.loss_in_parts ? loss_begin_.size() : 0),
+        sums_there_(outputs_there_.size()),
         free_(schedule.ranks.size()),
         held_(schedule.ranks.size()) {
     check_costs();
@@ -116,7 +118,8 @@ class Simulator {
   std::size_t cell(int stage, int micro_batch) const { return at(stage) * stride_ + at(micro_batch); }
   std::size_t cell(const Action& action) const { return cell(action.stage, action.micro_batch); }
   int last_stage() const { return schedule_.stages() - 1; }
-  bool loss_is_collective() const { return added_.loss_ranks > 1; }
+  /// Whether there is an H of several ranks.
+  bool loss_is_collective() const { return added_.loss_ranks > 1 && !added_.loss_in_parts; }
   const StageCosts& costs_of(int stage) const { return costs_.stages[costs_.stages.size() == 1 ? 0 : at(stage)]; }
   double speed(int rank) const { return at(rank) < costs_.speed.size() ? costs_.speed[at(rank)] : 1; }
 
@@ -218,6 +221,8 @@ class Simulator {
     if (is_backward(action.kind) && loaded_.empty()) return gradient_there_[cell(action)];
     if (is_backward(action.kind)) return std::max(gradient_there_[cell(action)], loaded_[cell(action)]);
     if (action.kind == ActionKind::loss) return loss_begin(action);
+    if (action.kind == ActionKind::loss_sums) return outputs_there_[at(action.micro_batch)];
+    if (action.kind == ActionKind::loss_gradient) return sums_there_[at(action.micro_batch)];
     return 0;
   }
 
@@ -247,6 +252,8 @@ class Simulator {
         return costs.recompute / speed(rank);
       case ActionKind::loss:
         return costs.loss / (loss_is_collective() ? slowest_at_loss_ : speed(rank));
+      case ActionKind::loss_sums:
+        return costs.loss / speed(rank);
       default:
         return 0;
     }
@@ -258,8 +265,20 @@ class Simulator {
     const int s = action.stage;
     if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
     if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
-    if (s == last_stage() && action.kind == (added_.loss_ranks > 0 ? ActionKind::loss : ActionKind::forward))
+    if (added_.loss_in_parts && is_loss(action.kind)) {
+      give_loss(action, end);
+    } else if (s == last_stage() && action.kind == (added_.loss_ranks > 0 ? ActionKind::loss : ActionKind::forward)) {
       gradient_there_[cell(action)] = end;
+    }
+  }
+
+  /// The part of one rank; the messages follow that of the last rank.
+  void give_loss(const Action& action, double end) {
+    const auto arrive = [end](double& there, double message) { there = std::max(there, end + message); };
+    const auto& [outputs, sums, gradient] = costs_.loss_messages;
+    if (action.kind == ActionKind::loss_gather) arrive(outputs_there_[at(action.micro_batch)], outputs);
+    if (action.kind == ActionKind::loss_sums) arrive(sums_there_[at(action.micro_batch)], sums);
+    if (action.kind == added_.end_of_loss) arrive(gradient_there_[cell(action)], gradient);
   }
 
   void give(int from_stage, int to_stage, int micro_batch, double end) {
@@ -327,6 +346,8 @@ class Simulator {
   std::vector<double> gradient_there_;  // the same for the gradient of its output
   std::vector<bool> is_recomputed_;
   std::vector<double> loss_begin_;       // per micro-batch
+  std::vector<double> outputs_there_;    // per micro-batch, of a loss in parts: when all ranks have the outputs,
+  std::vector<double> sums_there_;       // and the sums over all classes
   std::vector<double> free_;             // per rank: the end of its last action
   std::vector<std::size_t> links_up_;    // per copy and stage: the link to the next stage's rank, in link_free_
   std::vector<std::size_t> links_down_;  // the same to the rank of the stage before

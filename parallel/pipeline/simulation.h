@@ -19,7 +19,7 @@ struct StageCosts {
   double backward_input = 1;
   double backward_weight = 1;
   double recompute = 1;
-  double loss = 0;       // H
+  double loss = 0;       // H, or S
   double offload = 0;    // O, and the same for L
   double optimizer = 0;  // once per step
   /// In bytes or any unit: `activations` are kept from F (or R) to B or I, `weight_inputs` from I to W. Between F and R
@@ -36,11 +36,19 @@ struct TransferCosts {
   double occupies = 0;
 };
 
+/// How long the messages of a loss in parts take after the last rank has begun, or computed, its part.
+struct LossMessages {
+  double outputs = 0;   // after the last J, until S can begin
+  double sums = 0;      // after the last S, until T
+  double gradient = 0;  // after the last T or, of a loss in one exchange, the last S, until the last stage's B or I
+};
+
 struct SimulationCosts {
   /// One element per stage, or a single one for all stages.
   std::vector<StageCosts> stages{StageCosts{}};
   /// The costs of a message between two stages, forward or backward. If empty, messages take no time.
   std::function<TransferCosts(int from_stage, int to_stage)> transfer{};
+  LossMessages loss_messages{};
   /// The relative speed of each rank; 1 for ranks past the end.
   std::vector<double> speed{};
   /// F and B that overlap take max(F, B) + (1 - overlap) * min(F, B).

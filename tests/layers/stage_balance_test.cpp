@@ -13,7 +13,7 @@
 #include "layers/planner/placement_report.h"
 #include "layers/planner/planner.h"
 #include "models/models.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"

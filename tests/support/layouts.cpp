@@ -144,8 +144,12 @@ Tolerance tolerance_of(const Experiment& experiment) {
 
 void check_against_reference(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                              bool synchronized) {
+  check_close(experiment, model, layout, reference_of(layout, synchronized));
+}
+
+void check_close(const Experiment& experiment, const ModelPointer& model, const Layout& layout, const Layout& other) {
   const Tolerance tolerance = tolerance_of(experiment);
-  const Outcome reference = train(experiment, model, reference_of(layout, synchronized), 3);
+  const Outcome reference = train(experiment, model, other, 3);
   const Outcome outcome = train(experiment, model, layout, 3);
   CAPTURE(to_string(layout.mesh));
   CAPTURE(layout.micro_batches);

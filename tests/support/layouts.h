@@ -84,6 +84,8 @@ inline Outcome train(const Experiment& experiment, const ModelPointer& model, co
 /// of the dtype.
 void check_against_reference(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                              bool synchronized = false);
+/// The same beside another layout.
+void check_close(const Experiment& experiment, const ModelPointer& model, const Layout& layout, const Layout& other);
 
 /// The peak bytes of each rank in each category and in the host's memory, and the bytes that it sent, in one step; on
 /// plan, what the tested backend would hold and send.

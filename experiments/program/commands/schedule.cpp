@@ -17,8 +17,9 @@
 #include "experiments/program/schedule/search_report.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
-#include "parallel/pipeline/offload.h"
-#include "parallel/pipeline/passes.h"
+#include "layers/head/head_config.h"
+#include "parallel/pipeline/passes/offload.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
 
@@ -42,6 +43,8 @@ struct ScheduleCommand {
   bool critical_path = false;
   Offload offload = Offload::never;
   std::optional<double> offload_cost;  // none: 0
+  std::optional<HeadWork> head;        // of a head on all ranks; none: no head
+  std::optional<double> head_cost;     // none: 1
   bool csv = false;
   bool json = false;
   std::filesystem::path svg;
@@ -123,11 +126,14 @@ ScheduleReport report_of(const ScheduleCommand& command, std::string name, Sched
   return report;
 }
 
+double checked_cost(std::string_view option, double cost) {
+  if (cost == 0 || (cost >= 1e-18 && cost <= 1e18)) return cost;
+  fail<InputError>("{}: expected 0 or a number from 1e-18 to 1e18, got {}", option, cost);
+}
+
 double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule) {
   if (!command.offload_cost) return 0;
-  const double cost = *command.offload_cost;
-  if (!(cost == 0 || (cost >= 1e-18 && cost <= 1e18)))
-    fail<InputError>("--offload-cost: expected 0 or a number from 1e-18 to 1e18, got {}", cost);
+  const double cost = checked_cost("--offload-cost", *command.offload_cost);
   if (!has_transfers(schedule))
     fail<InputError>("--offload-cost: the schedule offloads nothing{}", command.offload == Offload::never
                                                                             ? " (--offload half or all adds O and L)"
@@ -135,10 +141,21 @@ double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule)
   return cost;
 }
 
+Schedule with_head(Schedule schedule, const std::optional<HeadWork>& work) {
+  if (!work) return schedule;
+  if (is_forward_only(schedule)) fail<InputError>("--head: the schedule has no backward, and so no loss");
+  const LossRanks ranks = *work == HeadWork::two_exchanges  ? LossRanks::in_two_exchanges
+                          : *work == HeadWork::one_exchange ? LossRanks::in_one_exchange
+                                                            : LossRanks::all;
+  return with_loss(std::move(schedule), ranks);
+}
+
 ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
   Schedule schedule = command.file.empty() ? named(command) : from_file(command);
   schedule = with_offload(with_recompute(std::move(schedule), command.recompute), command.offload);
+  schedule = with_head(std::move(schedule), command.head);
   StageCosts rank = costs.rank;
+  rank.loss = checked_cost("--head-cost", command.head_cost.value_or(1));
   rank.offload = offload_cost_of(command, schedule);
   SimulationCosts simulated{.stages = shared_by_stages(rank, schedule.rank_of)};
   simulated.transfer = [transfer = costs.transfer](int, int) { return transfer; };
@@ -191,6 +208,7 @@ SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
   if (command.recompute != Recompute::never) fail<InputError>("schedule: --search does not take --recompute");
   if (command.offload != Offload::never || command.offload_cost)
     fail<InputError>("schedule: --search does not take --offload and --offload-cost");
+  if (command.head) fail<InputError>("schedule: --search does not take --head");
   return space;
 }
 
@@ -245,6 +263,8 @@ void check_sources(const ScheduleCommand& command) {
   if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
   if (command.critical_path && command.offload != Offload::never)
     fail<InputError>("schedule: --critical-path does not take --offload");
+  if (command.critical_path && command.head) fail<InputError>("schedule: --critical-path does not take --head");
+  if (command.head_cost && !command.head) fail<InputError>("--head-cost: expected --head, whose time it is");
   if (command.csv && command.critical_path)
     fail<InputError>("schedule: expected --critical-path without --csv, which has no place for it");
 }
@@ -253,7 +273,8 @@ void write_playground(const ScheduleCommand& command, const Console& console) {
   if (!command.name.empty() || !command.file.empty() || command.search || command.stages || command.micro_batches ||
       command.chunks || command.memory || command.max_micro_batches || command.csv || command.json ||
       command.critical_path || !command.svg.empty() || command.recompute != Recompute::never ||
-      command.costs != default_costs || command.offload != Offload::never || command.offload_cost)
+      command.costs != default_costs || command.offload != Offload::never || command.offload_cost || command.head ||
+      command.head_cost)
     fail<InputError>("schedule: expected --html FILE without other options: everything is chosen on the page");
   write_file_atomically(command.html, playground_html());
   console.out << command.html.string() << "\n";
@@ -320,10 +341,18 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   app.add_option("--offload-cost", command->offload_cost,
                  "the time to move one micro-batch's activations of a rank one way, divided among its stages (default: "
                  "0); offloading all of them is free up to half of F + I + W");
-  app.add_flag(
-      "--csv", command->csv,
-      "print the schedule in PyTorch's format (without recomputation; PyTorch does not read cells of --offload, "
-      "and stages with two copies)");
+  std::map<std::string, HeadWork> works;
+  for (const HeadWork work : all_of<HeadWork>) works.emplace(name_of(work), work);
+  app.add_option_function<std::string>(
+         "--head", [command, works](const std::string& name) { command->head = works.at(name); },
+         "add a head over all ranks: at once (H), or in parts (J, S, T) with two exchanges or one between the last "
+         "stage's forward and backward, as pipeline.head_work does")
+      ->check(CLI::IsMember({"at_once", "two_exchanges", "one_exchange"}));
+  app.add_option("--head-cost", command->head_cost,
+                 "the time of the head for one micro-batch on each rank (default: 1)");
+  app.add_flag("--csv", command->csv,
+               "print the schedule in PyTorch's format (without recomputation and head; PyTorch does not read cells of "
+               "--offload, and stages with two copies)");
   app.add_option("--svg", command->svg, "also draw the schedule into this file")->type_name("FILE");
   app.add_option("--html", command->html,
                  "instead: write a page on which all named schedules can be tried, with any costs; it needs no network")

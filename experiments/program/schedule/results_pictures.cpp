@@ -16,7 +16,7 @@
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "framework/files/untrusted_json.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedule_csv.h"
 
 namespace heddle {

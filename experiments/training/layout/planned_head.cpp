@@ -1,5 +1,7 @@
 #include "experiments/training/layout/planned_head.h"
 
+#include <algorithm>
+
 #include "layers/head/head_costs.h"
 
 namespace heddle {
@@ -16,8 +18,9 @@ std::vector<LayerCollective> planned_collectives(const Experiment& experiment, c
                                                  std::int64_t dimension, const HeadRows& rows,
                                                  const PlannerOptions& options) {
   std::vector<LayerCollective> collectives;
-  for (const LayerCollective& collective : head_collectives(head, dimension, rows, options.mesh,
-                                                            options.precision.wide(), experiment.train.clip.norm > 0)) {
+  for (const LayerCollective& collective :
+       head_collectives(head, dimension, rows, options.mesh, options.precision.wide(), experiment.train.clip.norm > 0,
+                        experiment.pipeline.head_work)) {
     collectives.push_back(collective);
     const bool is_of_weights = collective.elements == head.rows_of(head.classes) * dimension;
     const bool is_gradient =
@@ -51,7 +54,11 @@ HeadRows head_rows(const Experiment& experiment, std::size_t set, const PlannerO
   };
   const int first = options.mesh.rank({.pp = head.is_everywhere() ? 0 : last_rank});
   HeadRows rows{.of_first = rows_of(first)};
-  for (const int rank : options.mesh.ranks_over(head.class_axes(), first)) rows.of_group += rows_of(rank);
+  for (const int rank : options.mesh.ranks_over(head.class_axes(), first)) {
+    const std::int64_t own = rows_of(rank);
+    rows.of_group += own;
+    rows.most = std::max(rows.most, own);
+  }
   return rows;
 }
 
@@ -105,6 +112,28 @@ LayerCosts planned_head(const Experiment& experiment, std::size_t set, const Mod
 }
 
 }  // namespace
+
+LossMessages planned_loss_messages(const Experiment& experiment, std::int64_t dimension, const PlannerOptions& options,
+                                   int last_rank) {
+  LossMessages messages;
+  for (std::size_t set = 0; set < experiment.heads(); ++set) {
+    const HeadConfig& head = experiment.head_of(set);
+    const HeadRows rows = head_rows(experiment, set, options, last_rank);
+    const std::vector<int> ranks = options.mesh.ranks_over(head.class_axes(), 0);
+    const Link& link = options.links.link(ranks.front(), ranks.back());  // the slowest, as nodes follow one another
+    const auto seconds = [&](std::int64_t bytes) { return link.latency + static_cast<double>(bytes) / link.bandwidth; };
+    const auto width = static_cast<std::int64_t>(size_of(options.precision.wide()));
+    const bool sends_norms = row_statistic(head.margin) == RowStatistic::inverse_norm;
+    const std::int64_t label = size_of(DType::i64) + (sends_norms ? width : 0);
+    messages.outputs += seconds(rows.most * (dimension * width + label));
+    const std::int64_t sums = 2 * rows.of_group * static_cast<std::int64_t>(sizeof(double));
+    const std::int64_t gradient = rows.most * dimension * width;
+    messages.sums += seconds(sums);
+    messages.gradient +=
+        seconds(experiment.pipeline.head_work == HeadWork::one_exchange ? sums + 2 * gradient : gradient);
+  }
+  return messages;
+}
 
 std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh) {
   std::int64_t bytes = 0;

@@ -7,12 +7,17 @@
 #include "experiments/training/experiment.h"
 #include "layers/planner/placement_report.h"
 #include "layers/planner/planner.h"
+#include "parallel/pipeline/simulation.h"
 
 namespace heddle {
 
 /// The bytes that the rank with the most classes holds of all heads for embeddings of `dimension` numbers from step to
 /// step.
 std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh);
+
+/// The messages of a micro-batch's loss in parts (pipeline.head_work), those of all heads together.
+LossMessages planned_loss_messages(const Experiment& experiment, std::int64_t dimension, const PlannerOptions& options,
+                                   int last_rank);
 
 /// For each head, the costs of its largest part in a step. `last_rank` is the coordinate along pp of the ranks that
 /// have the embeddings.

@@ -72,7 +72,9 @@ ScheduleShape shape_of(const Experiment& experiment) {
 Schedule schedule_of(const Experiment& experiment) {
   Schedule schedule = computing_of(experiment);
   if (is_forward_only(schedule)) return with_communication(std::move(schedule), experiment.pipeline.receives);
-  const LossRanks loss = experiment.head.is_everywhere() ? LossRanks::all : LossRanks::last_stage;
+  LossRanks loss = experiment.head.is_everywhere() ? LossRanks::all : LossRanks::last_stage;
+  if (experiment.pipeline.head_work == HeadWork::two_exchanges) loss = LossRanks::in_two_exchanges;
+  if (experiment.pipeline.head_work == HeadWork::one_exchange) loss = LossRanks::in_one_exchange;
   schedule = with_recompute(std::move(schedule), experiment.pipeline.recompute);
   if (has_transfers(schedule)) check(schedule, experiment.pipeline.file);  // what is recomputed cannot be offloaded
   schedule = with_offload(std::move(schedule), experiment.pipeline.offload);

@@ -31,8 +31,14 @@ class Prediction {
         trained_elements_(std::max(trained_elements_of_all(), 1.0)) {
     if (!experiment.is_virtual_time() || head_ranks() * plan.copies() == 1) return;
     for (const LayerCosts& head : planned_heads(experiment, *plan.model, options_, plan.last_rank()))
-      for (const CollectiveCost& collective : head.collectives)
-        (collective.payload == Payload::activations ? loss_messages_ : weight_messages_) += collective.seconds;
+      for (const CollectiveCost& collective : head.collectives) {
+        if (collective.payload != Payload::activations)
+          weight_messages_ += collective.seconds;
+        else if (experiment.pipeline.head_work == HeadWork::at_once)
+          loss_messages_ += collective.seconds;
+      }
+    if (experiment.pipeline.head_work != HeadWork::at_once)
+      parts_ = planned_loss_messages(experiment, embedding_size(*plan.model), options_, plan.last_rank());
   }
 
   /// All pipelines wait for the slowest one.
@@ -48,8 +54,9 @@ class Prediction {
 
  private:
   PredictedStep step_of_pipeline() const {
-    Simulation simulation =
-        simulate(schedule_, {.stages = stage_costs(), .transfer = transfers(), .speed = speeds_, .overlap = 0});
+    Simulation simulation = simulate(
+        schedule_,
+        {.stages = stage_costs(), .transfer = transfers(), .loss_messages = parts_, .speed = speeds_, .overlap = 0});
     double check_begin = 0;
     double late = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
@@ -289,6 +296,7 @@ class Prediction {
   std::vector<double> speeds_;     // of the ranks of the pipeline
   // The seconds of the head's messages in a step: of those that come with the loss, and of those with the weights.
   double loss_messages_ = 0;
+  LossMessages parts_;  // of a head that works in parts
   double weight_messages_ = 0;
 };
 
@@ -313,7 +321,7 @@ namespace {
 /// The loss takes no time here, but where all ranks share it they would wait for each other.
 Schedule without_loss(Schedule schedule) {
   for (std::vector<Action>& list : schedule.ranks)
-    std::erase_if(list, [](const Action& action) { return action.kind == ActionKind::loss; });
+    std::erase_if(list, [](const Action& action) { return is_loss(action.kind); });
   return schedule;
 }
 

@@ -12,7 +12,7 @@
 #include "experiments/training/trainer.h"
 #include "framework/description/plain_text.h"
 #include "framework/tensors/device.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/simulation.h"
 
 namespace heddle {
@@ -49,6 +49,7 @@ Experiment serial_experiment(const Experiment& experiment) {
   serial.train.steps = profiled_steps(experiment);
   serial.train.shard = ShardedState::none;
   serial.train.save_every = 0;
+  serial.pipeline.head_work = HeadWork::at_once;
   serial.evaluate = false;
   return serial;
 }
@@ -73,8 +74,7 @@ Schedule on_one_rank(Schedule schedule) {
   for (std::vector<Action>& list : schedule.ranks) {
     for (const Action& action : list)
       if (action.kind == ActionKind::offload) offloaded.emplace(action.stage, action.micro_batch);
-    std::erase_if(
-        list, [](const Action& a) { return is_message(a.kind) || is_transfer(a.kind) || a.kind == ActionKind::loss; });
+    std::erase_if(list, [](const Action& a) { return is_message(a.kind) || is_transfer(a.kind) || is_loss(a.kind); });
   }
   std::vector<TimedAction> all;
   for (const std::vector<TimedAction>& rank : simulate(schedule, {}).timeline.ranks)

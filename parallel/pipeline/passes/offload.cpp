@@ -1,4 +1,4 @@
-#include "parallel/pipeline/offload.h"
+#include "parallel/pipeline/passes/offload.h"
 
 #include <algorithm>
 #include <map>

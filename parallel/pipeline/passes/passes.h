@@ -31,10 +31,14 @@ Schedule with_recompute(Schedule schedule, Recompute mode);
 /// Which ranks compute the loss.
 enum class LossRanks {
   last_stage,  // H follows each of the last stage's F, on its rank alone
-  all          // H is a collective of all ranks: between the last forward and the first backward if every rank has
-               // such a point; else so that no rank needs what another one computes between the same two H, or as soon
-               // as the last stage's F has ended everywhere, whichever takes less time if F, I and W take one unit
-               // each, B two and H none
+  all,         // H is a collective of all ranks: between the last forward and the first backward if every rank has
+               // such a point; else so that no rank needs what another one computes between the same two H, or
+               // as soon as the last stage's F has ended everywhere, whichever takes less time if F, I and W take
+               // one unit each, B two and H none
+  in_two_exchanges,  // J, S and T on all ranks in place of H. Each of them sends messages, and no rank waits for
+                     // another one before the next of them. S and T stand where a rank is free as soon as their input
+                     // is there, if F, I and W take one unit each, B two and S a quarter
+  in_one_exchange  // the same, but the last stage's backward needs the S of all ranks and not their T
 };
 Schedule with_loss(Schedule schedule, LossRanks ranks);
 

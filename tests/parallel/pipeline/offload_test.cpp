@@ -1,5 +1,5 @@
 // The pass that adds O and L, and what the simulator makes of them.
-#include "parallel/pipeline/offload.h"
+#include "parallel/pipeline/passes/offload.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
 #include "tests/support/schedule_shapes.h"

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace heddle::test::schedule_csv_test {

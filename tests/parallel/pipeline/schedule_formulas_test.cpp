@@ -76,12 +76,14 @@ void check_alive(std::string_view name, double (*formula)(const ScheduleShape& s
 }  // namespace
 
 TEST_CASE(
-    "formulas: the bubbles of naive, gpipe, 1f1b, eager_1f1b, interleaved, looped_bfs, zb_h1, interleaved_zb_long") {
+    "formulas: the bubbles of naive, gpipe, 1f1b and its kin, interleaved, looped_bfs, zb_h1, interleaved_zb_long") {
   check_bubble("naive", 0, [](int p, int m, const Costs& c) { return (p - 1.0) * m * (c.f + c.i + c.w); });
   const auto gpipes = [](int p, int /*m*/, const Costs& c) { return (p - 1.0) * (c.f + c.i + c.w); };
   check_bubble("gpipe", 0, gpipes);
   check_bubble("1f1b", 0, gpipes);
   check_bubble("eager_1f1b", 0, gpipes);
+  check_bubble("1f1b_plus_1", 0, gpipes);
+  check_bubble("1f1b_plus_2", 0, gpipes);
   check_bubble("interleaved", 1, gpipes, true);
   check_bubble("looped_bfs", 1, gpipes);
   const auto zero_bubbles = [](int p, int /*m*/, const Costs& c) { return (p - 1.0) * (c.f + c.i - c.w); };
@@ -213,6 +215,10 @@ TEST_CASE("formulas: the micro-batches alive on each rank") {
   });
   check_alive("eager_1f1b",
               [](const ScheduleShape& s, int r) { return std::min<double>(s.micro_batches, 2 * (s.ranks - r) - 1); });
+  check_alive("1f1b_plus_1",
+              [](const ScheduleShape& s, int r) { return std::min<double>(s.micro_batches, s.ranks - r + 1); });
+  check_alive("1f1b_plus_2",
+              [](const ScheduleShape& s, int r) { return std::min<double>(s.micro_batches, s.ranks - r + 2); });
   check_alive("zb_h2", [](const ScheduleShape& s, int r) { return 2.0 * (s.ranks - r) - 1; });
   check_alive("dualpipe_v", [](const ScheduleShape& s, int) { return s.ranks + 0.5; });
   check_alive("dualpipe", [](const ScheduleShape& s, int) { return s.ranks + 1.0; });

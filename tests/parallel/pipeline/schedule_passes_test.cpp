@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/pipeline/dependencies.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
 

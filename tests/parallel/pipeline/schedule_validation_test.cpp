@@ -12,8 +12,8 @@
 
 #include "framework/error.h"
 #include "parallel/pipeline/dependencies.h"
-#include "parallel/pipeline/offload.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/offload.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/validation.h"

@@ -9,7 +9,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/tensors/device.h"
 #include "parallel/pipeline/engine.h"
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/world.h"
 #include "tests/support/ranks.h"

@@ -1,7 +1,7 @@
 // Every schedule as large as a planner asks for.
 #include <doctest/doctest.h>
 
-#include "parallel/pipeline/passes.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
 #include "parallel/pipeline/validation.h"

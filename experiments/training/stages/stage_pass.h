@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "experiments/training/image_reader.h"
-#include "experiments/training/stage_models.h"
+#include "experiments/training/stages/loss_in_parts.h"
+#include "experiments/training/stages/stage_models.h"
 #include "layers/head/heads.h"
 #include "parallel/communicator/tracer.h"
 #include "parallel/placement/gradient_buckets.h"
@@ -61,6 +63,12 @@ class TrainingPass final : public StagePass {
 
   Tensor load(int micro_batch) override;
   Tensor loss(int micro_batch, const Tensor& output) override;
+  void start_loss(int micro_batch, const Tensor& output) override;
+  void add_up_loss(int micro_batch) override { parts_.add_up(micro_batch); }
+  void reduce_loss(int micro_batch) override { parts_.reduce(micro_batch); }
+  Tensor loss_gradient(int micro_batch) override { return parts_.gradient(micro_batch); }
+  /// Called when the pipeline has been run: the rest of a loss in parts.
+  void finish_loss() { parts_.finish(); }
   void before_last_weight_gradient() override {
     tools_.buckets.begin();
     tools_.buckets.start_complete();
@@ -71,11 +79,18 @@ class TrainingPass final : public StagePass {
 
  private:
   IndexRange samples(int micro_batch) const override;
+  IndexRange output_samples(int micro_batch, int rank) const;
+  /// Calls `use` with what the heads need to know about a micro-batch.
+  void with_heads_input(int micro_batch, const Tensor& output, const std::function<void(const HeadsInput&)>& use);
+  /// Adds the losses, and returns the gradient with which the backward pass of the last stage's output starts; none on
+  /// ranks without an output, which has the type.
+  Tensor take(HeadsOutput result, std::optional<DType> dtype);
   void add_losses(const std::vector<Tensor>& sums);
 
   TrainingTools tools_;
   std::span<const std::int64_t> batch_;
   std::vector<double> losses_;
+  LossInParts parts_;
 };
 
 /// A forward pass in evaluation mode.

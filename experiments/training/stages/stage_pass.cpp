@@ -1,4 +1,4 @@
-#include "experiments/training/stage_pass.h"
+#include "experiments/training/stages/stage_pass.h"
 
 #include <utility>
 
@@ -46,13 +46,16 @@ Tensor TrainingPass::load(int micro_batch) {
   return tools_.images.read(step_, micro_batch);
 }
 
-Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
-  if (tools_.before_heads) tools_.before_heads();
+IndexRange TrainingPass::output_samples(int micro_batch, int rank) const {
   const IndexRange all = samples(micro_batch);
-  const auto samples_of = [&](int rank) {
-    const IndexRange rows = models_.output_rows(all.size, rank, models_.copy_of(micro_batch));
-    return IndexRange{all.begin + rows.begin, rows.size};
-  };
+  const IndexRange rows = models_.output_rows(all.size, rank, models_.copy_of(micro_batch));
+  return {all.begin + rows.begin, rows.size};
+}
+
+void TrainingPass::with_heads_input(int micro_batch, const Tensor& output,
+                                    const std::function<void(const HeadsInput&)>& use) {
+  if (tools_.before_heads) tools_.before_heads();
+  const auto samples_of = [&](int rank) { return output_samples(micro_batch, rank); };
   const std::vector<std::int64_t> labels = tools_.batches.labels(batch_, samples_of(rank_.index));
   const auto weights_of = [&](std::size_t set, int rank) {
     return tools_.batches.weights(set, batch_, samples_of(rank));
@@ -60,17 +63,35 @@ Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
   const DType wide = tools_.experiment.precision().wide();
   const Tensor embedding =
       output.defined() ? in_type(output, wide) : Tensor::empty(rank_.device, {0, tools_.heads->dimension()}, wide);
-  HeadsOutput result = tools_.heads->forward_backward({.embedding = embedding,
-                                                       .labels = labels,
-                                                       .samples = samples_of,
-                                                       .global_batch = tools_.experiment.train.batch,
-                                                       .weights = weights_of,
-                                                       .while_reducing = tools_.update_heads});
+  use({.embedding = embedding,
+       .labels = labels,
+       .samples = samples_of,
+       .global_batch = tools_.experiment.train.batch,
+       .weights = weights_of,
+       .while_reducing = tools_.update_heads});
+}
+
+Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
+  HeadsOutput result;
+  with_heads_input(micro_batch, output,
+                   [&](const HeadsInput& input) { result = tools_.heads->forward_backward(input); });
+  return take(std::move(result), output.defined() ? output.dtype() : std::optional<DType>());
+}
+
+void TrainingPass::start_loss(int micro_batch, const Tensor& output) {
+  const std::optional<DType> dtype = output.defined() ? output.dtype() : std::optional<DType>();
+  with_heads_input(micro_batch, output, [&](const HeadsInput& input) {
+    parts_.start(micro_batch, *tools_.heads, input,
+                 [this, dtype](HeadsOutput result) { return take(std::move(result), dtype); });
+  });
+}
+
+Tensor TrainingPass::take(HeadsOutput result, std::optional<DType> dtype) {
   add_losses(result.loss_sums);
-  if (!output.defined()) return {};
+  if (!dtype) return {};
   Tensor gradient = std::exchange(result.embedding_gradient, Tensor());
   if (tools_.loss_scale != 1) rank_.device.backend().elementwise().scale_add(tools_.loss_scale, gradient, 0, gradient);
-  return in_type(gradient, output.dtype());
+  return in_type(gradient, *dtype);
 }
 
 void TrainingPass::add_losses(const std::vector<Tensor>& sums) {

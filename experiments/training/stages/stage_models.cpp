@@ -1,4 +1,4 @@
-#include "experiments/training/stage_models.h"
+#include "experiments/training/stages/stage_models.h"
 
 #include "layers/stages/segments.h"
 

@@ -1,0 +1,251 @@
+#include "parallel/pipeline/passes/loss_in_parts.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "framework/error.h"
+#include "parallel/pipeline/dependencies.h"
+#include "parallel/pipeline/passes/rewriting.h"
+
+namespace heddle {
+namespace {
+
+/// Executes the lists, and lets each rank begin the next part of the loss as soon as it is free and the part can begin,
+/// before the next action of its list. All ranks take the parts in the order in which the first of them does.
+class PartsInTime {
+ public:
+  explicit PartsInTime(const Schedule& schedule)
+      : schedule_(schedule),
+        result_(schedule),
+        stride_(stage_stride(schedule.micro_batches, sizeof(double))),
+        forward_(schedule.rank_of.size() * stride_, never),
+        backward_(forward_.size(), never),
+        joined_(at(schedule.micro_batches)),
+        summed_(joined_.size()),
+        reduced_(joined_.size()),
+        ranks_(schedule.ranks.size()) {
+    for (std::vector<Action>& list : result_.ranks) list.clear();
+    for (int rank = 0; rank < schedule.size(); ++rank) wake(rank);
+  }
+
+  Schedule run() {
+    while (!queue_.empty()) {
+      const Entry entry = queue_.top();
+      queue_.pop();
+      RankState& state = ranks_[at(entry.rank)];
+      if (entry.number != state.number) continue;  // a later one replaces it
+      if (entry.part)
+        take_part(entry.rank, *entry.part, entry.begin);
+      else
+        take_actions(entry.rank, entry.begin);
+    }
+    for (int rank = 0; rank < schedule_.size(); ++rank)
+      if (ranks_[at(rank)].next != static_cast<int>(schedule_.ranks[at(rank)].size()) ||
+          ranks_[at(rank)].taken != order_.size())
+        fail<InputError>("with_loss: the schedule cannot be executed");
+    for (int rank = 0; rank < schedule_.size(); ++rank) join_early(rank);
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr double never = std::numeric_limits<double>::infinity();
+  /// What an S takes here, where an F takes one unit. An S that is longer delays all ranks alike.
+  static constexpr double sums_time = 0.25;
+
+  /// A part of all ranks for one micro-batch.
+  struct Collective {
+    int ranks = 0;   // that have computed it
+    double end = 0;  // when the last of them had
+  };
+  struct RankState {
+    int next = 0;           // its first action that has not been taken
+    std::size_t taken = 0;  // the parts, in order_
+    double free = 0;
+    int number = 0;  // of its last entry
+  };
+  /// What a rank does next, if nothing else happens before.
+  struct Entry {
+    double begin;
+    int priority;
+    int rank;
+    int number;
+    std::optional<Action> part;  // else the next actions of its list
+    bool operator>(const Entry& other) const {
+      return std::tie(begin, priority, other.rank) > std::tie(other.begin, other.priority, rank);
+    }
+  };
+
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  static double duration(const Action& action) {
+    if (is_transfer(action.kind)) return 0;
+    return action.kind == ActionKind::backward ? 2 : 1;
+  }
+  std::size_t cell(const Action& action) const { return at(action.stage) * stride_ + at(action.micro_batch); }
+  int last() const { return schedule_.stages() - 1; }
+  Action part(ActionKind kind, int micro_batch) const { return {kind, last(), micro_batch}; }
+
+  Collective& collective(const Action& part) {
+    if (part.kind == ActionKind::loss_gather) return joined_[at(part.micro_batch)];
+    return part.kind == ActionKind::loss_sums ? summed_[at(part.micro_batch)] : reduced_[at(part.micro_batch)];
+  }
+  /// When all ranks have computed a part; never, as long as one has not.
+  double end_of(const Collective& of_ranks) const { return of_ranks.ranks == schedule_.size() ? of_ranks.end : never; }
+
+  /// When the part of a rank has its input.
+  double there(int rank, const Action& part) {
+    const int i = part.micro_batch;
+    if (part.kind == ActionKind::loss_sums) return end_of(joined_[at(i)]);
+    if (part.kind == ActionKind::loss_gradient) return end_of(summed_[at(i)]);
+    return schedule_.rank_at(last(), i) == rank ? forward_[cell(part)] : 0;
+  }
+  double there(const Action& action) {
+    const int s = action.stage;
+    const int i = action.micro_batch;
+    if (action.kind == ActionKind::forward) return s == 0 ? 0 : forward_[cell({action.kind, s - 1, i})];
+    if (!is_backward(action.kind)) return 0;
+    return s == last() ? end_of(schedule_.is_gradient_after_sums ? summed_[at(i)] : reduced_[at(i)])
+                       : backward_[cell({action.kind, s + 1, i})];
+  }
+
+  /// The parts that a rank may take next: the one that another rank has taken there, or else any.
+  std::vector<Action> possible_parts(int rank) const {
+    const std::size_t taken = ranks_[at(rank)].taken;
+    if (taken < order_.size()) return {order_[taken]};
+    std::vector<Action> parts;
+    if (reduced_parts_ < joined_parts_.size())
+      parts.push_back(part(ActionKind::loss_gradient, joined_parts_[reduced_parts_]));
+    if (!ended_.empty() && schedule_.rank_at(last(), ended_.front()) == rank)
+      parts.push_back(part(ActionKind::loss_gather, ended_.front()));
+    if (summed_parts_ < joined_parts_.size())
+      parts.push_back(part(ActionKind::loss_sums, joined_parts_[summed_parts_]));
+    return parts;
+  }
+
+  /// Puts what a rank does next into the queue, in place of what it would have done.
+  void wake(int rank) {
+    RankState& state = ranks_[at(rank)];
+    ++state.number;
+    std::optional<Entry> best;
+    const auto offer = [&](double there, int priority, const std::optional<Action>& part) {
+      if (there == never) return;
+      const Entry entry{std::max(state.free, there), priority, rank, state.number, part};
+      if (!best || *best > entry) best = entry;
+    };
+    int priority = 0;
+    for (const Action& part : possible_parts(rank)) offer(there(rank, part), priority++, part);
+    const std::vector<Action>& list = schedule_.ranks[at(rank)];
+    if (state.next < static_cast<int>(list.size())) {
+      double latest = 0;
+      const int end = end_of_overlap(list, state.next);
+      for (int i = state.next; i < end; ++i) latest = std::max(latest, there(list[at(i)]));
+      offer(latest, priority, std::nullopt);
+    }
+    if (best) queue_.push(*best);
+  }
+  void wake_all() {
+    for (int rank = 0; rank < schedule_.size(); ++rank) wake(rank);
+  }
+
+  void take_part(int rank, const Action& part, double begin) {
+    RankState& state = ranks_[at(rank)];
+    const bool is_first = state.taken == order_.size();
+    if (is_first) add_to_order(part);
+    ++state.taken;
+    result_.ranks[at(rank)].push_back(part);
+    state.free = begin + (part.kind == ActionKind::loss_sums ? sums_time : 0);
+    Collective& all = collective(part);
+    all.end = std::max(all.end, state.free);
+    if (++all.ranks == schedule_.size() || is_first)
+      wake_all();
+    else
+      wake(rank);
+  }
+
+  void add_to_order(const Action& part) {
+    order_.push_back(part);
+    if (part.kind == ActionKind::loss_gather) {
+      joined_parts_.push_back(part.micro_batch);
+      ended_.pop();
+    }
+    summed_parts_ += part.kind == ActionKind::loss_sums;
+    reduced_parts_ += part.kind == ActionKind::loss_gradient;
+  }
+
+  void take_actions(int rank, double begin) {
+    RankState& state = ranks_[at(rank)];
+    const std::vector<Action>& list = schedule_.ranks[at(rank)];
+    const int end = end_of_overlap(list, state.next);
+    state.free = begin;
+    for (int i = state.next; i < end; ++i) state.free += duration(list[at(i)]);
+    append(result_.ranks[at(rank)], list, state.next, end);
+    const int first = std::exchange(state.next, end);
+    for (int i = first; i < end; ++i) {
+      const Action& action = list[at(i)];
+      if (action.kind == ActionKind::forward) {
+        forward_[cell(action)] = state.free;
+        if (action.stage < last())
+          wake(schedule_.rank_at(action.stage + 1, action.micro_batch));
+        else
+          ended_.push(action.micro_batch);
+      } else if (is_backward(action.kind)) {
+        backward_[cell(action)] = state.free;
+        if (action.stage > 0) wake(schedule_.rank_at(action.stage - 1, action.micro_batch));
+      }
+    }
+    if (!ended_.empty()) wake(schedule_.rank_at(last(), ended_.front()));
+    wake(rank);
+  }
+
+  /// A rank without the last stage has nothing to wait for in a J, and no other rank should wait for its J: moves each
+  /// right behind the part before it.
+  void join_early(int rank) {
+    std::vector<Action>& list = result_.ranks[at(rank)];
+    std::vector<Action> moved;
+    std::size_t parts = 0;  // up to the last one in `moved`
+    const auto join = [&] {
+      for (; parts < order_.size() && order_[parts].kind == ActionKind::loss_gather &&
+             schedule_.rank_at(last(), order_[parts].micro_batch) != rank;
+           ++parts)
+        moved.push_back(order_[parts]);
+    };
+    join();
+    for (const Action& action : list) {
+      if (action.kind == ActionKind::loss_gather && schedule_.rank_at(last(), action.micro_batch) != rank) continue;
+      moved.push_back(action);
+      if (!is_loss(action.kind)) continue;
+      ++parts;
+      join();
+    }
+    list = std::move(moved);
+  }
+
+  const Schedule& schedule_;
+  Schedule result_;
+  std::size_t stride_;
+  std::vector<double> forward_;      // per stage and micro-batch: the end of its F
+  std::vector<double> backward_;     // the same of its B or I
+  std::vector<Collective> joined_;   // per micro-batch: J
+  std::vector<Collective> summed_;   // S
+  std::vector<Collective> reduced_;  // T
+  std::vector<RankState> ranks_;
+  std::vector<Action> order_;      // of the parts, on all ranks
+  std::queue<int> ended_;          // micro-batches that have left the last stage and have no J
+  std::vector<int> joined_parts_;  // micro-batches, in the order of their J, which S and T follow
+  std::size_t summed_parts_ = 0;
+  std::size_t reduced_parts_ = 0;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+};
+
+}  // namespace
+
+Schedule with_loss_in_parts(const Schedule& schedule) {
+  return PartsInTime(schedule).run();
+}
+
+}  // namespace heddle
