@@ -27,6 +27,8 @@ std::string value_of(const Layout& layout, LayoutOption option) {
       return layout.over == every_axis ? "all" : to_string(layout.over);
     case LayoutOption::logits:
       return std::string(name_of(layout.logits));
+    case LayoutOption::head_work:
+      return std::string(name_of(layout.head_work));
   }
   return {};
 }

@@ -29,13 +29,14 @@ struct Layout {
   ShardedState shard = ShardedState::none;
   AxisSet over = every_axis;
   Logits logits = Logits::sharded;
+  HeadWork head_work = HeadWork::at_once;
   CutChoice cut = CutChoice::written;
   /// Whether the planner chooses the placements of the layers (fastest_placements) in place of the experiment's.
   bool places_automatically = false;
 };
 
 /// The parts of a layout that may be changed one at a time, under the experiment's keys.
-enum class LayoutOption { mesh, schedule, micro_batches, recompute, shard, placements, cut, over, logits };
+enum class LayoutOption { mesh, schedule, micro_batches, recompute, shard, placements, cut, over, logits, head_work };
 template <>
 inline constexpr auto enum_names<LayoutOption> = enum_table<LayoutOption>({
     {LayoutOption::mesh, "mesh"},
@@ -47,6 +48,7 @@ inline constexpr auto enum_names<LayoutOption> = enum_table<LayoutOption>({
     {LayoutOption::cut, "model.stages"},
     {LayoutOption::over, "head.over"},
     {LayoutOption::logits, "head.logits"},
+    {LayoutOption::head_work, "pipeline.head_work"},
 });
 
 /// An option's value in words: `dp 2 x pp 4`, `interleaved, v = 2` with v stages per rank.

@@ -75,6 +75,7 @@ class LayoutSpace {
   std::vector<ShardedState> shards_of(const MeshConfig& mesh) const;
   std::vector<AxisSet> overs_of(const MeshConfig& mesh) const;
   std::vector<Logits> logits() const;
+  std::vector<HeadWork> works_of(const Layout& layout) const;
   std::vector<CutChoice> cuts_of(const Layout& layout) const;
   std::vector<bool> placements_of(const Layout& layout) const;
   /// Nothing unless the planner finds placements that share more than samples.

@@ -9,6 +9,7 @@
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/run_plan.h"
+#include "layers/head/head_checks.h"
 #include "parallel/transports/transports.h"
 
 namespace heddle {
@@ -86,25 +87,12 @@ void check_head_work(const Experiment& e) {
   constexpr const char* key = "/pipeline/head_work";
   if (e.train.forward_only) refuse(key, "expected \"at_once\" with train.forward_only: a forward pass has no loss");
   for (std::size_t set = 0; set < e.heads(); ++set) {
-    const HeadConfig& head = e.head_of(set);
     const std::string name = key_of(e, "head", set);
-    if (!head.is_everywhere())
+    if (e.head_of(set).is_replicated()) refuse(key, "expected \"at_once\" for {}: its classes are not shared", name);
+    if (!e.head_of(set).is_everywhere())
       refuse(key, "expected \"at_once\", as {}.over has no pp: only its ranks compute the loss", name);
-    if (head.logits != Logits::fused)
-      refuse(key, "expected \"at_once\" with {}.logits {}: only fused logits need one exchange of sums", name,
-             name_of(head.logits));
-    if (!constant_reference(head, e.precision().wide()))
-      refuse(key, "expected \"at_once\" with {}, so that the largest logit must be known first",
-             head.normalize ? fmt::format("the margin of {}, whose exponentials may be too large", name)
-                            : fmt::format("{}.normalize false: its logits have no bound", name));
-    if (const RowStatistic statistic = row_statistic(head.margin);
-        statistic != RowStatistic::none && statistic != RowStatistic::inverse_norm)
-      refuse(
-          key,
-          "expected \"at_once\" with the margin of {}: it needs the products of all samples with their classes first",
-          name);
-    if (head.loss_reduction == LossReduction::reduce_scatter)
-      refuse(key, "expected \"at_once\" with {}.loss_reduction reduce_scatter", name);
+    if (const std::string why = why_at_once(e.head_of(set), e.precision().wide()); !why.empty())
+      refuse(key, "expected \"at_once\" for {}: {}", name, why);
   }
 }
 

@@ -27,7 +27,7 @@
 #include "layers/head/head_config.h"
 #include "layers/head/head_margin.h"
 #include "layers/head/head_sample.h"
-#include "layers/head/logits.h"
+#include "layers/head/logits/logits.h"
 #include "layers/parameter.h"
 #include "parallel/rank.h"
 

@@ -2,10 +2,26 @@
 
 #include <cmath>
 
+#include <fmt/core.h>
+
 #include "framework/error.h"
 #include "framework/tensors/device.h"
+#include "layers/head/logits/logits.h"
 
 namespace heddle {
+
+std::string why_at_once(const HeadConfig& config, DType dtype) {
+  if (config.logits != Logits::fused)
+    return fmt::format("only fused logits need a single exchange of sums, these are {}", name_of(config.logits));
+  if (!config.normalize) return "without normalize, the largest logit must be known first";
+  if (!constant_reference(config, dtype))
+    return "the margin's exponentials may be too large, so that the largest logit must be known first";
+  if (const RowStatistic statistic = row_statistic(config.margin);
+      statistic != RowStatistic::none && statistic != RowStatistic::inverse_norm)
+    return "the margin needs the products of all samples with their classes first";
+  if (config.loss_reduction == LossReduction::reduce_scatter) return "all ranks wait for loss_reduction reduce_scatter";
+  return {};
+}
 
 void check_labels(const std::string& name, std::span<const std::int64_t> labels, std::int64_t first,
                   std::int64_t classes) {

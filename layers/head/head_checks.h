@@ -1,5 +1,5 @@
-// The checks of phase 1. Each error begins with the head's name, and names the sample by its position in the global
-// batch, or with several heads by its position among the samples of the head.
+// The checks of phase 1. Each error of a sample begins with the head's name, and names the sample by its position in
+// the global batch, or with several heads by its position among the samples of the head.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,12 @@
 
 #include "framework/tensors/index_range.h"
 #include "framework/tensors/tensor.h"
+#include "layers/head/head_config.h"
 
 namespace heddle {
 
+/// Why phase 1 of a sharded head cannot be divided into parts (HeadWork); empty if it can. `dtype`: of the arithmetic.
+std::string why_at_once(const HeadConfig& config, DType dtype);
 /// InputError if one of the labels of the samples from `first` on is outside [0, classes).
 void check_labels(const std::string& name, std::span<const std::int64_t> labels, std::int64_t first,
                   std::int64_t classes);

@@ -4,7 +4,7 @@
 
 #include "layers/head/class_sample.h"
 #include "layers/head/deferred_step_table.h"
-#include "layers/head/logits.h"
+#include "layers/head/logits/logits.h"
 
 namespace heddle {
 
@@ -113,7 +113,7 @@ std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int
   };
   const auto reduce_sums = [&] {
     const std::int64_t sums = (scatters ? 1 : 2) * rows.of_group;
-    if (work != HeadWork::at_once)  // each rank sends its sums to all others (row_exchange.h)
+    if (work != HeadWork::at_once)  // each rank sends its sums to all others (message_collectives.h)
       add(When::forward, Operation::all_gather, ranks * sums, DType::f64).sent = (ranks - 1) * sums;
     else
       add(When::forward, Operation::all_reduce, sums, DType::f64);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/head/logits.h"
+#include "layers/head/logits/logits.h"
 #include "layers/parameter.h"
 
 namespace heddle {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "layers/head/head.h"
-#include "layers/head/logits_fused.h"
+#include "layers/head/logits/logits_fused.h"
 
 namespace heddle {
 
@@ -29,9 +29,9 @@ class HeadPass {
   void reduce();
   /// Waits for the gradient; once. In one exchange it may be called before `reduce`, after `add_up`.
   HeadOutput output();
-  /// After `reduce`, waits until all ranks have called `reduce`; after `output`, until all have called that, too.
-  /// Returns at once if they have.
+  /// Waits until all ranks have called `reduce`, and have thus read what this one has sent until then.
   void finish_reduce();
+  /// The same of `output`.
   void finish_output();
 
  private:

@@ -49,15 +49,7 @@ void Heads::begin_step(std::int64_t step, std::span<const std::int64_t> labels) 
 }
 
 HeadsOutput Heads::forward_backward(const HeadsInput& input) {
-  HeadsPass pass(*this, input);
-  for (std::size_t head = 0; head < size(); ++head) {
-    pass.start(head);
-    pass.add_up(head);
-    pass.reduce(head);
-    pass.finish(head);
-    pass.release(head);
-  }
-  return pass.output();
+  return HeadsPass(*this, input.embedding).at_once(input);
 }
 
 HeadInput Heads::input_of(std::size_t head, const HeadsInput& input, Tensor embedding,
@@ -76,33 +68,63 @@ HeadInput Heads::input_of(std::size_t head, const HeadsInput& input, Tensor embe
   return own;
 }
 
-HeadsPass::HeadsPass(Heads& heads, HeadsInput input)
-    : heads_(heads), input_(std::move(input)), passes_(heads.size()), rows_(heads.size()) {
-  if (size() > 1)
-    output_.embedding_gradient =
-        Tensor::zeros(input_.embedding.device(), input_.embedding.shape(), input_.embedding.dtype());
+HeadsPass::HeadsPass(Heads& heads, Tensor embedding)
+    : heads_(heads), embedding_(std::move(embedding)), passes_(heads.size()), rows_(heads.size()) {
+  if (passes_.size() > 1)
+    output_.embedding_gradient = Tensor::zeros(embedding_.device(), embedding_.shape(), embedding_.dtype());
 }
 
-void HeadsPass::start(std::size_t head) {
-  Tensor embedding = input_.embedding;
-  std::vector<std::int64_t> labels(input_.labels.begin(), input_.labels.end());
-  if (size() > 1) {
-    const std::vector<std::int64_t> places = heads_.shares_.places(head, input_.samples(heads_.rank_.index));
+void HeadsPass::start(const HeadsInput& input) {
+  for (std::size_t head = 0; head < passes_.size(); ++head) start(head, input);
+}
+void HeadsPass::add_up() {
+  for (const auto& pass : passes_) pass->add_up();
+}
+void HeadsPass::reduce() {
+  for (const auto& pass : passes_) pass->reduce();
+}
+HeadsOutput HeadsPass::output() {
+  for (std::size_t head = 0; head < passes_.size(); ++head) add_output(head);
+  return std::move(output_);
+}
+void HeadsPass::finish_reduce() {
+  for (const auto& pass : passes_) pass->finish_reduce();
+}
+void HeadsPass::finish_output() {
+  for (const auto& pass : passes_) pass->finish_output();
+}
+
+HeadsOutput HeadsPass::at_once(const HeadsInput& input) {
+  for (std::size_t head = 0; head < passes_.size(); ++head) {
+    start(head, input);
+    passes_[head]->add_up();
+    passes_[head]->reduce();
+    add_output(head);
+    passes_[head].reset();
+  }
+  return std::move(output_);
+}
+
+void HeadsPass::start(std::size_t head, const HeadsInput& input) {
+  Tensor embedding = embedding_;
+  std::vector<std::int64_t> labels(input.labels.begin(), input.labels.end());
+  if (passes_.size() > 1) {
+    const std::vector<std::int64_t> places = heads_.shares_.places(head, input.samples(heads_.rank_.index));
     rows_[head] = Tensor::from_host(embedding.device(), {static_cast<std::int64_t>(places.size())}, places);
-    labels = at(input_.labels, places);
+    labels = at(input.labels, places);
     embedding = rows_at(embedding, rows_[head]);
   }
-  passes_[head] = std::make_unique<HeadPass>(heads_[head], heads_.input_of(head, input_, std::move(embedding), labels));
+  passes_[head] = std::make_unique<HeadPass>(heads_[head], heads_.input_of(head, input, std::move(embedding), labels));
 }
 
-void HeadsPass::finish(std::size_t head) {
+void HeadsPass::add_output(std::size_t head) {
   HeadOutput of_head = passes_[head]->output();
   output_.loss_sums.push_back(std::move(of_head.loss_sum));
-  if (size() == 1)
+  if (passes_.size() == 1)
     output_.embedding_gradient = std::move(of_head.embedding_gradient);
   else
-    input_.embedding.device().backend().rows().scatter_add(of_head.embedding_gradient, rows_[head],
-                                                           output_.embedding_gradient);
+    embedding_.device().backend().rows().scatter_add(of_head.embedding_gradient, rows_[head],
+                                                     output_.embedding_gradient);
 }
 
 std::vector<Parameter*> Heads::parameters() {

@@ -42,27 +42,28 @@ struct HeadsOutput {
 
 class Heads;
 
-/// Phase 1 of all heads for one micro-batch, in the parts of HeadPass.
+/// Phase 1 of all heads for one micro-batch, in the parts of HeadPass, whose functions these call for each head.
 class HeadsPass {
  public:
-  /// The labels, samples and weights of `input` are read in `start` only.
-  HeadsPass(Heads& heads, HeadsInput input);
+  HeadsPass(Heads& heads, Tensor embedding);
 
-  std::size_t size() const { return passes_.size(); }
-  void start(std::size_t head);
-  void add_up(std::size_t head) { passes_[head]->add_up(); }
-  void reduce(std::size_t head) { passes_[head]->reduce(); }
-  /// Adds the head's loss and gradient to the output.
-  void finish(std::size_t head);
-  /// Drops what the head holds.
-  void release(std::size_t head) { passes_[head].reset(); }
-  /// After `finish` of all heads; once.
-  HeadsOutput output() { return std::move(output_); }
-  HeadPass& operator[](std::size_t head) { return *passes_[head]; }
+  void start(const HeadsInput& input);
+  void add_up();
+  void reduce();
+  /// The losses of all heads, and the sum of their gradients; once.
+  HeadsOutput output();
+  void finish_reduce();
+  void finish_output();
+
+  /// Each head after the other, all of its parts.
+  HeadsOutput at_once(const HeadsInput& input);
 
  private:
+  void start(std::size_t head, const HeadsInput& input);
+  void add_output(std::size_t head);
+
   Heads& heads_;
-  HeadsInput input_;
+  Tensor embedding_;
   std::vector<std::unique_ptr<HeadPass>> passes_;
   std::vector<Tensor> rows_;  // of each head's samples in the embeddings; undefined: all
   HeadsOutput output_;

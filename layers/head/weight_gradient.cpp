@@ -3,7 +3,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/tensors/device.h"
-#include "layers/head/tile_logits.h"
+#include "layers/head/logits/tile_logits.h"
 
 namespace heddle {
 

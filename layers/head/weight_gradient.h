@@ -9,7 +9,7 @@
 
 #include "layers/head/class_tiles.h"
 #include "layers/head/head_config.h"
-#include "layers/head/logits.h"
+#include "layers/head/logits/logits.h"
 #include "parallel/communicator/communicator.h"
 
 namespace heddle {

@@ -8,14 +8,6 @@ namespace heddle {
 
 namespace {
 
-/// The parts have one shape.
-Tensor sum_of(const std::vector<Tensor>& parts) {
-  if (parts.size() == 1) return parts.front();
-  Tensor sum = Tensor::empty_like(parts.front());
-  if (sum.numel() > 0) sum.device().backend().reduction().combine(ReduceOp::sum, parts, std::span(&sum, 1));
-  return sum;
-}
-
 /// Copies the parts one behind the other.
 Tensor joined_rows(const std::vector<Tensor>& parts, std::int64_t rows) {
   if (parts.size() == 1) return parts.front();
@@ -50,7 +42,7 @@ MessageCollective MessageCollective::all_gather(Communicator& ranks, const Tenso
       if (rows[rank] > 0) call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
     }
   }
-  call.join_ = [all](const std::vector<Tensor>& parts) { return joined_rows(parts, all); };
+  call.gathered_rows_ = all;
   return call;
 }
 
@@ -64,7 +56,6 @@ MessageCollective MessageCollective::all_reduce(Communicator& ranks, const Tenso
       call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
     }
   }
-  call.join_ = [](const std::vector<Tensor>& parts) { return sum_of(parts); };
   return call;
 }
 
@@ -81,8 +72,31 @@ MessageCollective MessageCollective::reduce_scatter(Communicator& ranks, const T
       if (gets_rows) call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
     }
   }
-  call.join_ = [](const std::vector<Tensor>& parts) { return sum_of(parts); };
   return call;
+}
+
+Tensor MessageCollective::sum() {
+  constexpr std::size_t max_held = 8;
+  Tensor sum;
+  std::vector<Tensor> held;
+  const auto add_held = [&] {
+    if (held.size() == 1) {
+      sum = std::move(held.front());
+    } else {
+      Tensor total = Tensor::empty_like(held.front());
+      if (total.numel() > 0) total.device().backend().reduction().combine(ReduceOp::sum, held, std::span(&total, 1));
+      sum = std::move(total);
+    }
+    held = {sum};
+  };
+  for (Part& part : parts_) {
+    if (part.mine.defined()) held.push_back(std::move(part.mine));
+    if (part.message) held.push_back(part.message->wait());
+    if (held.size() == max_held) add_held();
+  }
+  parts_.clear();
+  if (held.size() > 1 || !sum.defined()) add_held();
+  return sum;
 }
 
 std::vector<Tensor> MessageCollective::received() {
@@ -96,7 +110,7 @@ std::vector<Tensor> MessageCollective::received() {
 }
 
 Tensor MessageCollective::result() {
-  return std::exchange(join_, nullptr)(received());
+  return gathered_rows_ ? joined_rows(received(), *gathered_rows_) : sum();
 }
 
 void MessageCollective::finish() {

@@ -1,14 +1,14 @@
 // Collectives that are made of messages. A collective of a communicator is complete when all ranks have waited for it,
 // and it completes those that were started before. One of these waits until the other ranks have started it; whether
 // they have read this rank's tensors is waited for separately, at any later time. Ranks that call them at different
-// times, between other work, thus do not hold each other up.
+// times, between other work, thus do not hold each other up. Between processes, a tensor of more than 8 KiB moves while
+// both ranks are in a call of a communicator: the receiver waits until the sender comes to one.
 //
 // Results have the bits of the communicator's own collectives. Each rank sends to each other rank directly, one message
 // per call. All ranks of a communicator start these calls in the same order, and send each other nothing else on it.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -37,6 +37,8 @@ class MessageCollective {
   void send(const Tensor& x, std::size_t to);
   /// The parts of all ranks that have one, in rank order.
   std::vector<Tensor> received();
+  /// Their sum. Few of them are held at a time.
+  Tensor sum();
 
   /// What a rank gives: a tensor of this one, a message of another one, or nothing.
   struct Part {
@@ -47,7 +49,7 @@ class MessageCollective {
   Communicator* ranks_;
   std::vector<Part> parts_;
   std::vector<Work<void>> sends_;
-  std::function<Tensor(std::vector<Tensor>)> join_;
+  std::optional<std::int64_t> gathered_rows_;  // of an all_gather; else the result is a sum
 };
 
 }  // namespace heddle

@@ -24,6 +24,7 @@ class Walker {
       : schedule_(schedule),
         stride_(stage_stride(schedule.micro_batches, sizeof(unsigned char))),
         facts_(schedule.rank_of.size() * stride_),
+        joined_(static_cast<std::size_t>(schedule.micro_batches)),
         arrived_(kinds_of_loss * static_cast<std::size_t>(schedule.micro_batches)),
         arrived_at_(schedule.ranks.size(), -1),
         queued_(schedule.ranks.size(), true),
@@ -107,7 +108,8 @@ class Walker {
       case ActionKind::loss_gather:
         return missing_output(rank, i);
       case ActionKind::loss_sums:
-        return missing_ranks(ActionKind::loss_gather, i);
+        if (!joined_[at(i)]) return Action{ActionKind::loss_gather, last, i};
+        break;
       case ActionKind::loss_gradient:
         return missing_ranks(ActionKind::loss_sums, i);
       default:
@@ -146,7 +148,13 @@ class Walker {
   }
 
   void arrive(int rank, ActionKind loss, int micro_batch) {
-    if (++arrived(loss, micro_batch) < added_.loss_ranks) return;
+    if (++arrived(loss, micro_batch) == added_.loss_ranks) wake_others(rank);
+  }
+  void join(int rank, int micro_batch) {
+    joined_[at(micro_batch)] = true;
+    wake_others(rank);
+  }
+  void wake_others(int rank) {
     for (int other = 0; other < schedule_.size(); ++other)
       if (other != rank) wake(other);
   }
@@ -160,7 +168,9 @@ class Walker {
     } else if (is_backward(action.kind)) {
       facts(s, i) |= backward_done;
       if (s > 0 && (!added_.messages || schedule_.rank_at(s - 1, i) == rank)) bring_backward(s, i);
-    } else if (is_loss(action.kind) && action.kind != ActionKind::loss) {
+    } else if (action.kind == ActionKind::loss_gather) {
+      if (schedule_.rank_at(s, i) == rank) join(rank, i);
+    } else if (action.kind == ActionKind::loss_sums || action.kind == ActionKind::loss_gradient) {
       arrive(rank, action.kind, i);
     } else if (action.kind == ActionKind::offload) {
       facts(s, i) |= offloaded;
@@ -185,7 +195,8 @@ class Walker {
   const Schedule& schedule_;
   std::size_t stride_;
   std::vector<unsigned char> facts_;
-  std::vector<int> arrived_;     // at each H, J, S and T: how many ranks
+  std::vector<bool> joined_;     // for each micro-batch, whether the rank that has its output has taken J
+  std::vector<int> arrived_;     // at each H, S and T: how many ranks
   std::vector<int> arrived_at_;  // for each rank, the H at which it arrived last
   std::vector<int> queue_;       // ranks that can continue
   std::vector<bool> queued_;
@@ -207,7 +218,7 @@ Additions additions(const Schedule& schedule) {
       if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
     }
   if (found.loss_in_parts)
-    found.end_of_loss = schedule.is_gradient_after_sums ? ActionKind::loss_sums : ActionKind::loss_gradient;
+    found.end_of_loss = schedule.has_loss_in_one_exchange ? ActionKind::loss_sums : ActionKind::loss_gradient;
   for (const std::vector<int>& ranks : loss_ranks)
     found.loss_ranks = std::max(found.loss_ranks, static_cast<int>(ranks.size()));
   return found;

@@ -2,10 +2,10 @@
 //
 // An F needs the F of the stage before; a B or I needs its own F, the gradient from the stage after and, in the last
 // stage, the loss if there is one; a W needs its I; an R or O needs its F; an L needs its O, and a B or I the L if
-// there was an O; an S needs the J of all ranks, a T their S, and the B or I their T
-// (of a loss in one exchange, their S). Overlapped actions begin together: all their inputs must be available before
-// the first one, and their results are available after the last one. Sends wait for nothing; a receive is only posted,
-// and the action that needs it waits for it. An H of several ranks is a collective.
+// there was an O. Overlapped actions begin together: all their inputs must be available before the first one, and their
+// results are available after the last one. Sends wait for nothing; a receive is only posted, and the action that needs
+// it waits for it. An H of several ranks is a collective. Of a loss in parts, an S needs the J of the rank that has the
+// last stage, a T needs the S of all ranks, and the last stage's B or I their T or, in one exchange, their S.
 #pragma once
 
 #include <cstddef>

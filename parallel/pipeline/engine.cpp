@@ -332,7 +332,7 @@ class PipelineEngine::Execution {
   bool loss_in_parts_ = false;
   std::optional<std::size_t> last_weight_;
   std::map<Place, Passage> passages_;
-  std::map<int, Tensor> outputs_;                       // of the last stage, by micro-batch, until H
+  std::map<int, Tensor> outputs_;                       // of the last stage, by micro-batch, until H or J
   std::map<SendKey, std::vector<Tensor>> local_;        // for another stage of this rank
   std::map<SendKey, std::vector<Tensor>> outbox_;       // until the send
   std::map<SendKey, std::vector<Work<void>>> sends_;    // under way

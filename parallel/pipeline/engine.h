@@ -39,7 +39,8 @@ class PipelineStages {
   virtual std::vector<bool> output_gradients(int stage) const = 0;
   /// H: computes the gradient of the last stage's output. Both are undefined on ranks that do not have that stage.
   virtual Tensor loss(int micro_batch, const Tensor& output) = 0;
-  /// J, S and T: the parts of H. Each waits until all ranks have called the part before, and for nothing else.
+  /// J, S and T: the parts of H. S waits for the J of the rank that has the last stage's output, and T for the S of all
+  /// ranks.
   virtual void start_loss(int micro_batch, const Tensor& output);
   virtual void add_up_loss(int micro_batch);
   virtual void reduce_loss(int micro_batch);
@@ -56,8 +57,8 @@ class PipelineEngine {
   PipelineEngine(std::shared_ptr<const PipelineProgram> program, Communicator& ranks, Device& device, Tracer& tracer,
                  RankClock& clock);
 
-  /// Executes this rank's list; all ranks of the pipeline call it. Returns those outputs of the last stage that no H
-  /// has taken, in the order of the micro-batches: all of them if the list is forward-only.
+  /// Executes this rank's list; all ranks of the pipeline call it. Returns those outputs of the last stage that no H or
+  /// J has taken, in the order of the micro-batches: all of them if the list is forward-only.
   std::vector<Tensor> run(PipelineStages& stages);
 
  private:

@@ -191,7 +191,7 @@ class ListChecker {
   /// The cell that is missing in the rank's list.
   std::optional<Action> missing(int rank) {
     for (int i = 0; added_.loss_ranks > 0 && i < schedule_.micro_batches; ++i) {
-      if (added_.loss_ranks == 1 && rank != rank_at(last(), i)) continue;
+      if (!added_.loss_in_parts && added_.loss_ranks == 1 && rank != rank_at(last(), i)) continue;
       if (!added_.loss_in_parts && !has_loss(ActionKind::loss, i)) return Action{ActionKind::loss, last(), i};
       for (const ActionKind part : {ActionKind::loss_gather, ActionKind::loss_sums, ActionKind::loss_gradient})
         if (added_.loss_in_parts && !has_loss(part, i)) return Action{part, last(), i};

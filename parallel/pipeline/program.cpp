@@ -10,15 +10,20 @@ namespace heddle {
 
 namespace {
 
-/// When each rank's actions begin if F, I, W and R take one unit, B two and H none.
+/// Whether an action counts where sends are waited for. The parts of a loss take no time here.
+bool counts_for_waits(ActionKind kind) {
+  return !is_message(kind) && !is_transfer(kind) && (!is_loss(kind) || kind == ActionKind::loss);
+}
+
+/// When each rank's computing actions begin if F, I, W and R take one unit, B two and H none.
 class UnitBegins {
  public:
   explicit UnitBegins(const Schedule& schedule) : begins_(schedule.ranks.size()) {
     const Simulation simulation = simulate(schedule, {});
     for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
       for (const TimedAction& timed : simulation.timeline.ranks[r]) {
-        begins_[r].push_back(timed.begin);
         const ActionKind kind = timed.action.kind;
+        if (counts_for_waits(kind)) begins_[r].push_back(timed.begin);
         if (kind == ActionKind::forward) forward_[{timed.action.stage, timed.action.micro_batch}] = timed.begin;
         if (kind == ActionKind::backward || kind == ActionKind::backward_input)
           backward_[{timed.action.stage, timed.action.micro_batch}] = timed.begin;
@@ -55,7 +60,7 @@ std::map<std::size_t, std::vector<Action>> waits_of(const Schedule& schedule, st
   const std::vector<Action>& actions = schedule.ranks[rank];
   std::vector<std::size_t> computing;
   for (std::size_t i = 0; i < actions.size(); ++i)
-    if (!is_message(actions[i].kind) && !is_transfer(actions[i].kind)) computing.push_back(i);
+    if (counts_for_waits(actions[i].kind)) computing.push_back(i);
   std::map<std::size_t, std::vector<Action>> waits;
   for (const Action& action : actions) {
     if (!is_send(action.kind)) continue;

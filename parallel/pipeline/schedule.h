@@ -1,5 +1,5 @@
 // Pipeline schedules as data: for each rank the list of its actions, in order. A schedule knows nothing about tensors.
-// A pure function (schedules.h) or a file (schedule_csv.h) gives its computing actions; passes (passes.h) add
+// A pure function (schedules.h) or a file (schedule_csv.h) gives its computing actions; passes (passes/passes.h) add
 // recomputation, the loss, sends and receives. The same lists are validated, drawn, simulated, planned and executed.
 #pragma once
 
@@ -90,8 +90,8 @@ struct Schedule {
   /// second_rank_of[s] = size() - 1 - rank_of[s]. Two ranks that are each other's mirror image thus have the same
   /// stages.
   std::vector<int> second_rank_of{};
-  /// Whether the last stage's backward waits for the S of all ranks, and not for their T.
-  bool is_gradient_after_sums = false;
+  /// Of a loss in parts: whether the last stage's backward waits for the S of all ranks, and not for their T.
+  bool has_loss_in_one_exchange = false;
 
   int stages() const { return static_cast<int>(rank_of.size()); }
   int copies() const { return second_rank_of.empty() ? 1 : 2; }

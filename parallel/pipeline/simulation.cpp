@@ -180,7 +180,7 @@ class Simulator {
     } else {
       for (const Action& action : actions) compute_together(rank, {&action, 1});
     }
-    for (const Action& action : actions) give(action, free_[at(rank)]);
+    for (const Action& action : actions) give(rank, action, free_[at(rank)]);
   }
 
   /// Puts an O or L on the rank's link to the host, which carries it when it is free; the rank goes on.
@@ -261,22 +261,23 @@ class Simulator {
 
   /// Passes the result of an action to the actions that wait for it, on other ranks or on this one. Lists with
   /// communication have separate actions for sends.
-  void give(const Action& action, double end) {
+  void give(int rank, const Action& action, double end) {
     const int s = action.stage;
     if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
     if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
     if (added_.loss_in_parts && is_loss(action.kind)) {
-      give_loss(action, end);
+      give_loss(rank, action, end);
     } else if (s == last_stage() && action.kind == (added_.loss_ranks > 0 ? ActionKind::loss : ActionKind::forward)) {
       gradient_there_[cell(action)] = end;
     }
   }
 
-  /// The part of one rank; the messages follow that of the last rank.
-  void give_loss(const Action& action, double end) {
+  /// The part of one rank; messages follow the J of the rank that has the output, and the S and T of the last rank.
+  void give_loss(int rank, const Action& action, double end) {
     const auto arrive = [end](double& there, double message) { there = std::max(there, end + message); };
     const auto& [outputs, sums, gradient] = costs_.loss_messages;
-    if (action.kind == ActionKind::loss_gather) arrive(outputs_there_[at(action.micro_batch)], outputs);
+    const bool has_output = schedule_.rank_at(action.stage, action.micro_batch) == rank;
+    if (action.kind == ActionKind::loss_gather && has_output) arrive(outputs_there_[at(action.micro_batch)], outputs);
     if (action.kind == ActionKind::loss_sums) arrive(sums_there_[at(action.micro_batch)], sums);
     if (action.kind == added_.end_of_loss) arrive(gradient_there_[cell(action)], gradient);
   }

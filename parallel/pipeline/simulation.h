@@ -36,9 +36,9 @@ struct TransferCosts {
   double occupies = 0;
 };
 
-/// How long the messages of a loss in parts take after the last rank has begun, or computed, its part.
+/// How long the messages of a loss in parts take.
 struct LossMessages {
-  double outputs = 0;   // after the last J, until S can begin
+  double outputs = 0;   // after the J of the rank that has the last stage, until S can begin
   double sums = 0;      // after the last S, until T
   double gradient = 0;  // after the last T or, of a loss in one exchange, the last S, until the last stage's B or I
 };

@@ -59,7 +59,7 @@ std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
   return std::nullopt;
 }
 
-/// Checks that all ranks take the parts of the loss in the order of rank 0: they begin collectives.
+/// Checks that all ranks take the parts of the loss in the order of rank 0, in which their messages come.
 std::optional<ScheduleFault> wrong_order_of_loss(const Schedule& schedule) {
   if (!additions(schedule).loss_in_parts) return std::nullopt;
   std::vector<Action> order;

@@ -18,8 +18,8 @@ struct ScheduleFault {
 
 /// Checks that every stage's F and, unless the schedule is forward only, its B or its I and W stand exactly once for
 /// each micro-batch and on the stage's rank; that nothing comes before its input; that sends and receives of each pair
-/// of ranks match in order; and that no ranks wait for each other in a cycle. Takes lists of computing actions only,
-/// and those that passes have made.
+/// of ranks match in order, and the parts of a loss; and that no ranks wait for each other in a cycle. Takes lists of
+/// computing actions only, and those that passes have made.
 std::optional<ScheduleFault> validate(const Schedule& schedule);
 
 /// The cells around a fault as text, with one row per rank; the wrong cell is marked `>1B3<`.

@@ -15,6 +15,7 @@
 #include "experiments/program/schedule/playground.h"
 #include "experiments/program/schedule/report.h"
 #include "experiments/program/schedule/search_report.h"
+#include "experiments/training/layout/run_plan.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "layers/head/head_config.h"
@@ -144,10 +145,7 @@ double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule)
 Schedule with_head(Schedule schedule, const std::optional<HeadWork>& work) {
   if (!work) return schedule;
   if (is_forward_only(schedule)) fail<InputError>("--head: the schedule has no backward, and so no loss");
-  const LossRanks ranks = *work == HeadWork::two_exchanges  ? LossRanks::in_two_exchanges
-                          : *work == HeadWork::one_exchange ? LossRanks::in_one_exchange
-                                                            : LossRanks::all;
-  return with_loss(std::move(schedule), ranks);
+  return with_loss(std::move(schedule), loss_ranks_of(*work));
 }
 
 ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
@@ -342,12 +340,13 @@ void add_schedule(CLI::App& app, CommandCall& call) {
                  "the time to move one micro-batch's activations of a rank one way, divided among its stages (default: "
                  "0); offloading all of them is free up to half of F + I + W");
   std::map<std::string, HeadWork> works;
-  for (const HeadWork work : all_of<HeadWork>) works.emplace(name_of(work), work);
+  std::vector<std::string> names;
+  for (const HeadWork work : all_of<HeadWork>) works.emplace(names.emplace_back(name_of(work)), work);
   app.add_option_function<std::string>(
          "--head", [command, works](const std::string& name) { command->head = works.at(name); },
          "add a head over all ranks: at once (H), or in parts (J, S, T) with two exchanges or one between the last "
          "stage's forward and backward, as pipeline.head_work does")
-      ->check(CLI::IsMember({"at_once", "two_exchanges", "one_exchange"}));
+      ->check(CLI::IsMember(names));
   app.add_option("--head-cost", command->head_cost,
                  "the time of the head for one micro-batch on each rank (default: 1)");
   app.add_flag("--csv", command->csv,

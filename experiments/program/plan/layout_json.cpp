@@ -28,7 +28,9 @@ OrderedJson layout_json(const WeighedLayout& weighed) {
   json["shard"] = value(LayoutOption::shard);
   json["placements"] = value(LayoutOption::placements);
   json["stages"] = value(LayoutOption::cut);
-  json["head"] = {{"over", value(LayoutOption::over)}, {"logits", value(LayoutOption::logits)}};
+  json["head"] = {{"over", value(LayoutOption::over)},
+                  {"logits", value(LayoutOption::logits)},
+                  {"work", value(LayoutOption::head_work)}};
   json["step_seconds"] = weighed.figures.seconds;
   json["peak_bytes"] = weighed.figures.bytes;
   json["peak"] = weighed.figures.peak ? peak_json(*weighed.figures.peak) : OrderedJson();

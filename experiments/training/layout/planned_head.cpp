@@ -120,6 +120,7 @@ LossMessages planned_loss_messages(const Experiment& experiment, std::int64_t di
     const HeadConfig& head = experiment.head_of(set);
     const HeadRows rows = head_rows(experiment, set, options, last_rank);
     const std::vector<int> ranks = options.mesh.ranks_over(head.class_axes(), 0);
+    if (ranks.size() == 1) continue;
     const Link& link = options.links.link(ranks.front(), ranks.back());  // the slowest, as nodes follow one another
     const auto seconds = [&](std::int64_t bytes) { return link.latency + static_cast<double>(bytes) / link.bandwidth; };
     const auto width = static_cast<std::int64_t>(size_of(options.precision.wide()));

@@ -15,7 +15,8 @@ namespace heddle {
 /// step.
 std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh);
 
-/// The messages of a micro-batch's loss in parts (pipeline.head_work), those of all heads together.
+/// The messages of a micro-batch's loss in parts (pipeline.head_work), those of all heads together. Each link between
+/// two ranks carries its messages by itself: what one rank sends to all, or all to one, takes the time of one message.
 LossMessages planned_loss_messages(const Experiment& experiment, std::int64_t dimension, const PlannerOptions& options,
                                    int last_rank);
 

@@ -8,6 +8,7 @@
 #include "experiments/training/experiment.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/engine.h"
+#include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace heddle {
@@ -51,6 +52,9 @@ ScheduleShape shape_of(const Experiment& experiment);
 /// from a file, which needs train.forward_only, has messages alone. InputError where the schedule does not take the
 /// mesh or the micro-batches, or cannot offload; for a file it names the wrong cell.
 Schedule schedule_of(const Experiment& experiment);
+
+/// How a schedule places the loss of a head on all stages.
+LossRanks loss_ranks_of(HeadWork work);
 /// The model with those layers marked that are recomputed one by one. InputError where a pattern matches no layer, and
 /// where all layers are recomputed by segments.
 ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline);

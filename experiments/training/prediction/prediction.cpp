@@ -34,8 +34,8 @@ class Prediction {
       for (const CollectiveCost& collective : head.collectives) {
         if (collective.payload != Payload::activations)
           weight_messages_ += collective.seconds;
-        else if (experiment.pipeline.head_work == HeadWork::at_once)
-          loss_messages_ += collective.seconds;
+        else if (experiment.pipeline.head_work == HeadWork::at_once || !collective.axes.contains(Axis::pp))
+          loss_messages_ += collective.seconds;  // between copies of the classes, also of a head in parts
       }
     if (experiment.pipeline.head_work != HeadWork::at_once)
       parts_ = planned_loss_messages(experiment, embedding_size(*plan.model), options_, plan.last_rank());

@@ -4,60 +4,60 @@
 
 namespace heddle {
 
-void LossInParts::start(int micro_batch, Heads& heads, const HeadsInput& input, Take take) {
+void LossInParts::start(int micro_batch, Heads& heads, const HeadsInput& input, UseOutput use) {
   ++place_;
-  Pass& pass =
-      passes_.emplace(micro_batch, Pass{.heads = HeadsPass(heads, input), .take = std::move(take)}).first->second;
-  for (std::size_t head = 0; head < heads.size(); ++head) pass.heads.start(head);
+  Pass& pass = passes_[micro_batch];
+  pass.heads = std::make_unique<HeadsPass>(heads, input.embedding);
+  pass.use = std::move(use);
+  pass.heads->start(input);
 }
 
 void LossInParts::add_up(int micro_batch) {
   Pass& pass = passes_.at(micro_batch);
   pass.add_up_place = ++place_;
-  for (std::size_t head = 0; head < pass.heads.size(); ++head) pass.heads.add_up(head);
+  pass.heads->add_up();
 }
 
 void LossInParts::reduce(int micro_batch) {
   Pass& pass = passes_.at(micro_batch);
   pass.reduce_place = ++place_;
-  for (std::size_t head = 0; head < pass.heads.size(); ++head) pass.heads.reduce(head);
+  pass.heads->reduce();
   settle(pass.add_up_place);
 }
 
 void LossInParts::settle(std::size_t place) {
   const auto is_before = [&](std::size_t other) { return other > 0 && other < place; };
   for (auto& [micro_batch, pass] : passes_) {
+    if (!pass.heads) continue;
     if (is_before(pass.settled_place)) {
-      for (std::size_t head = 0; head < pass.heads.size(); ++head) pass.heads[head].finish_output();
-      pass.is_finished = true;
+      pass.heads->finish_output();
+      pass.heads.reset();
     } else if (is_before(pass.reduce_place) && pass.settled_place == 0) {
-      for (std::size_t head = 0; head < pass.heads.size(); ++head) pass.heads[head].finish_reduce();
-      take(pass);
+      pass.heads->finish_reduce();
+      receive(pass);
       pass.settled_place = place_;
     }
   }
-  std::erase_if(passes_, [](const auto& pass) { return pass.second.is_finished && !pass.second.gradient.defined(); });
+  std::erase_if(passes_, [](const auto& pass) { return !pass.second.heads && !pass.second.gradient.defined(); });
 }
 
 Tensor LossInParts::gradient(int micro_batch) {
   Pass& pass = passes_.at(micro_batch);
-  take(pass);
+  receive(pass);
   return std::exchange(pass.gradient, Tensor());
 }
 
-void LossInParts::take(Pass& pass) {
-  if (std::exchange(pass.is_taken, true)) return;
-  for (std::size_t head = 0; head < pass.heads.size(); ++head) pass.heads.finish(head);
-  pass.gradient = pass.take(pass.heads.output());
+void LossInParts::receive(Pass& pass) {
+  if (std::exchange(pass.has_arrived, true)) return;
+  pass.gradient = pass.use(pass.heads->output());
 }
 
 void LossInParts::finish() {
   for (auto& [micro_batch, pass] : passes_) {
-    take(pass);
-    for (std::size_t head = 0; head < pass.heads.size(); ++head) {
-      pass.heads[head].finish_reduce();
-      pass.heads[head].finish_output();
-    }
+    if (!pass.heads) continue;
+    receive(pass);
+    pass.heads->finish_reduce();
+    pass.heads->finish_output();
   }
   passes_.clear();
 }

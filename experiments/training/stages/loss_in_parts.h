@@ -1,5 +1,7 @@
 // The losses of a step whose parts (J, S and T, parallel/pipeline/schedule.h) stand at different places of the ranks'
-// lists. Tensors that other ranks read are kept until a part proves that they have been read; no part waits for that.
+// lists. Tensors that other ranks read are kept until a part proves that they have been read; no part waits for the
+// ranks of other stages to read them. (Ranks with the same stage and classes, along dp, add up each loss together:
+// their lists are the same.)
 //
 // The proof: all ranks take the parts in one order, and T waits for the S of all ranks. At the T of a micro-batch,
 // every rank has thus taken all parts that stand before its S.
@@ -8,6 +10,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 
 #include "layers/head/heads.h"
 
@@ -15,10 +18,11 @@ namespace heddle {
 
 class LossInParts {
  public:
-  /// Takes a micro-batch's losses, and returns the gradient of the last stage's output.
-  using Take = std::function<Tensor(HeadsOutput)>;
+  /// Uses a micro-batch's losses, and returns the gradient of the last stage's output.
+  using UseOutput = std::function<Tensor(HeadsOutput)>;
 
-  void start(int micro_batch, Heads& heads, const HeadsInput& input, Take take);
+  /// `input` is read here only.
+  void start(int micro_batch, Heads& heads, const HeadsInput& input, UseOutput use);
   void add_up(int micro_batch);
   void reduce(int micro_batch);
   /// Waits for the gradient; called once, on ranks that have the last stage's output.
@@ -28,19 +32,18 @@ class LossInParts {
 
  private:
   struct Pass {
-    HeadsPass heads;
-    Take take;
-    Tensor gradient{};  // from when it is taken until the backward pass
-    bool is_taken = false;
+    std::unique_ptr<HeadsPass> heads;  // null when no other rank reads anything of it
+    UseOutput use;
+    Tensor gradient{};  // from when it has arrived until the backward pass
+    bool has_arrived = false;
     // The places of parts in their order, from 1; 0: not yet.
     std::size_t add_up_place = 0;
     std::size_t reduce_place = 0;
-    std::size_t settled_place = 0;  // where every rank takes the gradient, if it has not done so before
-    bool is_finished = false;       // no other rank reads anything
+    std::size_t settled_place = 0;  // where every rank receives the gradient, if it has not done so before
   };
-  static void take(Pass& pass);
-  /// Takes what has arrived from all ranks and drops what all of them have read, if they have taken all parts before
-  /// a place.
+  static void receive(Pass& pass);
+  /// Receives what all ranks have sent, and drops what all of them have received, if they have taken all parts before a
+  /// place.
   void settle(std::size_t place);
 
   std::map<int, Pass> passes_;  // by micro-batch

@@ -213,7 +213,7 @@ Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {
 
 Schedule with_loss(Schedule schedule, LossRanks ranks) {
   if (ranks == LossRanks::in_two_exchanges || ranks == LossRanks::in_one_exchange) {
-    schedule.is_gradient_after_sums = ranks == LossRanks::in_one_exchange;
+    schedule.has_loss_in_one_exchange = ranks == LossRanks::in_one_exchange;
     return with_loss_in_parts(schedule);
   }
   if (ranks == LossRanks::all) {

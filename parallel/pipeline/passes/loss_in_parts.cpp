@@ -56,7 +56,7 @@ class PartsInTime {
  private:
   static constexpr double never = std::numeric_limits<double>::infinity();
   /// What an S takes here, where an F takes one unit. An S that is longer delays all ranks alike.
-  static constexpr double sums_time = 0.25;
+  static constexpr double sums_time = 0.5;
 
   /// A part of all ranks for one micro-batch.
   struct Collective {
@@ -89,6 +89,7 @@ class PartsInTime {
   std::size_t cell(const Action& action) const { return at(action.stage) * stride_ + at(action.micro_batch); }
   int last() const { return schedule_.stages() - 1; }
   Action part(ActionKind kind, int micro_batch) const { return {kind, last(), micro_batch}; }
+  bool has_output(int rank, int micro_batch) const { return schedule_.rank_at(last(), micro_batch) == rank; }
 
   Collective& collective(const Action& part) {
     if (part.kind == ActionKind::loss_gather) return joined_[at(part.micro_batch)];
@@ -102,14 +103,14 @@ class PartsInTime {
     const int i = part.micro_batch;
     if (part.kind == ActionKind::loss_sums) return end_of(joined_[at(i)]);
     if (part.kind == ActionKind::loss_gradient) return end_of(summed_[at(i)]);
-    return schedule_.rank_at(last(), i) == rank ? forward_[cell(part)] : 0;
+    return has_output(rank, i) ? forward_[cell(part)] : 0;
   }
   double there(const Action& action) {
     const int s = action.stage;
     const int i = action.micro_batch;
     if (action.kind == ActionKind::forward) return s == 0 ? 0 : forward_[cell({action.kind, s - 1, i})];
     if (!is_backward(action.kind)) return 0;
-    return s == last() ? end_of(schedule_.is_gradient_after_sums ? summed_[at(i)] : reduced_[at(i)])
+    return s == last() ? end_of(schedule_.has_loss_in_one_exchange ? summed_[at(i)] : reduced_[at(i)])
                        : backward_[cell({action.kind, s + 1, i})];
   }
 
@@ -120,11 +121,16 @@ class PartsInTime {
     std::vector<Action> parts;
     if (reduced_parts_ < joined_parts_.size())
       parts.push_back(part(ActionKind::loss_gradient, joined_parts_[reduced_parts_]));
-    if (!ended_.empty() && schedule_.rank_at(last(), ended_.front()) == rank)
+    if (!ended_.empty() && has_output(rank, ended_.front()))
       parts.push_back(part(ActionKind::loss_gather, ended_.front()));
     if (summed_parts_ < joined_parts_.size())
       parts.push_back(part(ActionKind::loss_sums, joined_parts_[summed_parts_]));
     return parts;
+  }
+
+  /// The least is taken first where several things may begin at the same time.
+  static int priority(ActionKind kind) {
+    return kind == ActionKind::loss_gradient ? 0 : kind == ActionKind::loss_gather ? 1 : 2;
   }
 
   /// Puts what a rank does next into the queue, in place of what it would have done.
@@ -137,14 +143,14 @@ class PartsInTime {
       const Entry entry{std::max(state.free, there), priority, rank, state.number, part};
       if (!best || *best > entry) best = entry;
     };
-    int priority = 0;
-    for (const Action& part : possible_parts(rank)) offer(there(rank, part), priority++, part);
+    for (const Action& part : possible_parts(rank)) offer(there(rank, part), priority(part.kind), part);
     const std::vector<Action>& list = schedule_.ranks[at(rank)];
     if (state.next < static_cast<int>(list.size())) {
+      constexpr int after_parts = 3;
       double latest = 0;
       const int end = end_of_overlap(list, state.next);
       for (int i = state.next; i < end; ++i) latest = std::max(latest, there(list[at(i)]));
-      offer(latest, priority, std::nullopt);
+      offer(latest, after_parts, std::nullopt);
     }
     if (best) queue_.push(*best);
   }
@@ -198,25 +204,25 @@ class PartsInTime {
         if (action.stage > 0) wake(schedule_.rank_at(action.stage - 1, action.micro_batch));
       }
     }
-    if (!ended_.empty()) wake(schedule_.rank_at(last(), ended_.front()));
-    wake(rank);
+    wake(rank);  // also for an output of its own
   }
 
-  /// A rank without the last stage has nothing to wait for in a J, and no other rank should wait for its J: moves each
-  /// right behind the part before it.
+  /// A rank without the last stage's output does not wait in a J, which here had its place where the rank was free:
+  /// moves each right behind the part before it. (If S did not wait for that place, schedules whose F and B take
+  /// equally long would be up to a tenth slower.)
   void join_early(int rank) {
     std::vector<Action>& list = result_.ranks[at(rank)];
     std::vector<Action> moved;
     std::size_t parts = 0;  // up to the last one in `moved`
     const auto join = [&] {
       for (; parts < order_.size() && order_[parts].kind == ActionKind::loss_gather &&
-             schedule_.rank_at(last(), order_[parts].micro_batch) != rank;
+             !has_output(rank, order_[parts].micro_batch);
            ++parts)
         moved.push_back(order_[parts]);
     };
     join();
     for (const Action& action : list) {
-      if (action.kind == ActionKind::loss_gather && schedule_.rank_at(last(), action.micro_batch) != rank) continue;
+      if (action.kind == ActionKind::loss_gather && !has_output(rank, action.micro_batch)) continue;
       moved.push_back(action);
       if (!is_loss(action.kind)) continue;
       ++parts;

@@ -37,8 +37,8 @@ enum class LossRanks {
                // one unit each, B two and H none
   in_two_exchanges,  // J, S and T on all ranks in place of H. Each of them sends messages, and no rank waits for
                      // another one before the next of them. S and T stand where a rank is free as soon as their input
-                     // is there, if F, I and W take one unit each, B two and S a quarter
-  in_one_exchange  // the same, but the last stage's backward needs the S of all ranks and not their T
+                     // is there, if F, I and W take one unit each, B two and S a half
+  in_one_exchange    // the same, but the last stage's backward needs the S of all ranks and not their T
 };
 Schedule with_loss(Schedule schedule, LossRanks ranks);
 

@@ -35,7 +35,7 @@ TEST_CASE("--head: what cannot be combined with it, and wrong values") {
   CHECK(refused_by(shape + "--head sometimes") ==
         "heddle: --head: sometimes not in {at_once,two_exchanges,one_exchange}\n");
   CHECK(refused_by(shape + "--head-cost 1") == "heddle: --head-cost: expected --head, whose time it is\n");
-  for (const std::string cost : {"-1", "1e19", "1e-20", "inf"})
+  for (const std::string cost : {"-1", "1e+19", "1e-20", "inf"})
     CHECK(refused_by(shape + "--head at_once --head-cost " + cost) ==
           "heddle: --head-cost: expected 0 or a number from 1e-18 to 1e18, got " + cost + "\n");
   CHECK(refused_by(shape + "--head at_once --critical-path") ==

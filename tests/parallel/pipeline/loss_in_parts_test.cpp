@@ -2,6 +2,7 @@
 // and what validation says of wrong ones.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -78,6 +79,11 @@ TEST_CASE("with_loss in parts: under every schedule all ranks take the parts in 
       Schedule schedule = with_recompute(computing, draws.below(2) == 0 ? Recompute::always : Recompute::never);
       if (draws.below(2) == 0 && schedule == computing) schedule = with_offload(schedule, Offload::all);
       const Schedule parts = with_loss(schedule, in_parts[draws.below(2)]);
+      // Rows are kept in the order of T: that of a head at once.
+      int before = -1;
+      for (const Action& action : parts.ranks[0])
+        if (action.kind == ActionKind::loss_gradient && type.copies == 1)
+          CHECK(action.micro_batch == std::exchange(before, action.micro_batch) + 1);
       for (std::size_t rank = 0; rank < parts.ranks.size(); ++rank)
         CHECK(without_parts(parts.ranks[rank]) == schedule.ranks[rank]);
       const Schedule whole = with_communication(parts, draws.below(2) == 0 ? Receives::early : Receives::at_use);
@@ -108,7 +114,9 @@ TEST_CASE("1f1b_plus_2 and 1f1b_plus_1 with a loss in two exchanges and in one: 
     }
 }
 
-TEST_CASE("simulate: S waits for the J of all ranks and its messages, T for S, and the last stage's backward for T") {
+TEST_CASE(
+    "simulate: S waits for the J of the last stage's rank and its messages, T for S, and the last stage's backward for "
+    "T") {
   const Schedule schedule = with_parts(one_f_one_b({2, 1}));
   CHECK(text_of(schedule, 0) == "1J0 0F0 1S0 1T0 0B0");
   CHECK(text_of(schedule, 1) == "1F0 1J0 1S0 1T0 1B0");
@@ -171,6 +179,12 @@ TEST_CASE("validate: the parts of a loss") {
                    [&](std::vector<Action>& list) { list.erase(list.begin() + place_of(schedule, rank, action)); });
   };
   CHECK(without(0, {loss_gather, 1, 0}) == "0/2: 1S0: before its input 1J0");
+  const Schedule of_last = [&] {
+    Schedule wrong = one_f_one_b({2, 1});
+    wrong.ranks[1] = {{forward, 1, 0}, {loss_gather, 1, 0}, {loss_sums, 1, 0}, {loss_gradient, 1, 0}, {backward, 1, 0}};
+    return wrong;
+  }();
+  CHECK(fault_of(of_last) == "0/2: 1J0: is missing");
   CHECK(without(0, {loss_sums, 1, 1}).ends_with("1T1: before its input 1S1"));
   CHECK(without(0, {loss_gradient, 1, 1}).ends_with("1T1: is missing"));
   CHECK(without(1, {loss_gradient, 1, 0}).ends_with("1B0: before its input 1T0"));

@@ -203,12 +203,31 @@ TEST_CASE("a change of one option leaves the others as they are, unless the mesh
   for (const LayoutOption option : all_of<LayoutOption>) {
     CAPTURE(name_of(option));
     const std::vector<heddle::Layout> changes = space.changes(space.written(), option);
-    if (option != LayoutOption::placements) CHECK_FALSE(changes.empty());  // the planner may find none of its own
+    // The planner may find no placements of its own; only the work of fused logits can be divided.
+    if (option != LayoutOption::placements && option != LayoutOption::head_work) CHECK_FALSE(changes.empty());
     for (const heddle::Layout& changed : changes)
       for (const LayoutOption other : all_of<LayoutOption>) {
         const bool may_follow = option == LayoutOption::mesh || other == option;
         if (!may_follow) CHECK(value_of(changed, other) == value_of(space.written(), other));
       }
+  }
+}
+
+TEST_CASE("the work of a head is divided where all stages share fused logits, and at once where they do not") {
+  const Experiment experiment = small_convolutions(R"({"classes": 100, "logits": "fused"})");
+  const LayoutSpace space(experiment, 4, {.norm_groups = true});
+  heddle::Layout layout = space.written();
+  layout.mesh = {.pp = 4};
+  CHECK(space.changes(layout, LayoutOption::head_work).size() == 2);
+  layout.head_work = HeadWork::one_exchange;
+  for (const LayoutOption option : {LayoutOption::over, LayoutOption::logits, LayoutOption::mesh}) {
+    int divided = 0;
+    for (const heddle::Layout& changed : space.changes(layout, option)) {
+      const bool is_shared = changed.mesh.pp > 1 && changed.over.contains(Axis::pp) && changed.logits == Logits::fused;
+      CHECK(changed.head_work == (is_shared ? HeadWork::one_exchange : HeadWork::at_once));
+      divided += is_shared;
+    }
+    CHECK((divided > 0) == (option == LayoutOption::mesh));
   }
 }
 

@@ -32,8 +32,10 @@ AxisSet random_axes_with_stages(RandomStream& draws) {
 void draw_head(RandomStream& draws, Experiment& experiment) {
   HeadConfig& head = experiment.head;
   if (draws.below(3) == 0) head.margin.type = MarginType::adaface;
-  if (draws.below(4) == 0) head.sub_centres = 2;
-  if (draws.below(4) == 0) head.stash = true;
+  if (draws.below(4) == 0)
+    head.sub_centres = 2;
+  else if (draws.below(4) == 0)
+    head.stash = true;
   if (draws.below(3) == 0) head.sample.rate = 0.5;
 }
 
@@ -158,21 +160,19 @@ TEST_CASE("an experiment whose head cannot work in parts is refused") {
         "pipeline.head_work: expected \"at_once\" with train.forward_only: a forward pass has no loss");
   CHECK(refusal([](Experiment& e) { e.head.over = last_stage; }) ==
         "pipeline.head_work: expected \"at_once\", as head.over has no pp: only its ranks compute the loss");
-  CHECK(
-      refusal([](Experiment& e) { e.head.logits = Logits::sharded; }) ==
-      "pipeline.head_work: expected \"at_once\" with head.logits sharded: only fused logits need one exchange of sums");
+  const std::string for_head = "pipeline.head_work: expected \"at_once\" for head: ";
+  CHECK(refusal([](Experiment& e) { e.head.logits = Logits::sharded; }) ==
+        for_head + "only fused logits need a single exchange of sums, these are sharded");
   CHECK(refusal([](Experiment& e) { e.head.normalize = false; }) ==
-        "pipeline.head_work: expected \"at_once\" with head.normalize false: its logits have no bound, so that the "
-        "largest logit must be known first");
-  CHECK(
-      refusal([](Experiment& e) { e.head.margin.scale = 1000; }) ==
-      "pipeline.head_work: expected \"at_once\" with the margin of head, whose exponentials may be too large, so that "
-      "the largest logit must be known first");
+        for_head + "without normalize, the largest logit must be known first");
+  CHECK(refusal([](Experiment& e) { e.head.margin.scale = 1000; }) ==
+        for_head + "the margin's exponentials may be too large, so that the largest logit must be known first");
   CHECK(refusal([](Experiment& e) { e.head.margin.type = MarginType::curricularface; }) ==
-        "pipeline.head_work: expected \"at_once\" with the margin of head: it needs the products of all samples with "
-        "their classes first");
+        for_head + "the margin needs the products of all samples with their classes first");
   CHECK(refusal([](Experiment& e) { e.head.loss_reduction = LossReduction::reduce_scatter; }) ==
-        "pipeline.head_work: expected \"at_once\" with head.loss_reduction reduce_scatter");
+        for_head + "all ranks wait for loss_reduction reduce_scatter");
+  CHECK(refusal([](Experiment& e) { e.head.parallel = HeadParallel::replicated; }) ==
+        for_head + "its classes are not shared");
 }
 
 }  // namespace heddle::test::head_work_test

@@ -2,8 +2,8 @@
 // cosines the largest logit is bounded, and one exchange between the ranks is enough.
 #pragma once
 
-#include "layers/head/logits.h"
-#include "layers/head/tile_logits.h"
+#include "layers/head/logits/logits.h"
+#include "layers/head/logits/tile_logits.h"
 
 namespace heddle {
 
@@ -21,7 +21,7 @@ class FusedLogits {
     Tensor weighted;  // [B, d]: sum of exp(z - reference) * w^ over the classes, without a row's own
     Tensor targets;   // [B, d]: target_slope * w^_y, 0 if the row's class is on another rank
   };
-  /// After `add_up`; once. The rest of the tensors' work is `gradient_of`.
+  /// After `add_up` of a head that normalises; once.
   Terms take_terms();
   /// After `finish`: the gradient of some rows from the sums of all ranks' terms, of which `weighted` is overwritten.
   Tensor gradient_of(const IndexRange& rows, Terms sums) const;

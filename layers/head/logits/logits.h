@@ -9,7 +9,7 @@
 #include "framework/kernels/head.h"
 #include "layers/head/class_tiles.h"
 #include "layers/head/head_config.h"
-#include "layers/head/row_exchange.h"
+#include "layers/head/logits/row_exchange.h"
 #include "parallel/communicator/communicator.h"
 
 namespace heddle {
@@ -97,7 +97,6 @@ class RowSums {
   RowSums() = default;
   /// Starts it.
   RowSums(const LogitsInput& input, Tensor sums, Tensor target_logit);
-  bool is_started() const { return exchange_.is_started(); }
   /// Waits for it; once. The reference is the same on all ranks.
   RowLosses losses(const LogitsInput& input, const Tensor& reference);
   /// Waits until all ranks have called `losses`.

@@ -1,4 +1,4 @@
-#include "layers/head/logits_fused.h"
+#include "layers/head/logits/logits_fused.h"
 
 #include <algorithm>
 #include <cmath>
@@ -63,11 +63,8 @@ FusedLogits::Terms FusedLogits::take_terms() {
     terms.targets = Tensor::zeros_like(terms.weighted);
     return terms;
   }
-  Tensor factor = target_slope_;
-  if (best.inverse_norm.defined()) {
-    factor = empty_row();
-    elementwise.binary(BinaryOp::multiply, target_slope_, best.inverse_norm, factor);
-  }
+  Tensor factor = empty_row();
+  elementwise.binary(BinaryOp::multiply, target_slope_, best.inverse_norm, factor);
   terms.targets = Tensor::empty_like(terms.weighted);
   elementwise.binary(BinaryOp::multiply, best.rows, factor.reshape({rows(), 1}), terms.targets);
   return terms;

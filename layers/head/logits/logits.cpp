@@ -1,4 +1,4 @@
-#include "layers/head/logits.h"
+#include "layers/head/logits/logits.h"
 
 #include <numeric>
 #include <utility>
@@ -6,8 +6,8 @@
 #include "framework/ops/linear_algebra.h"
 #include "framework/ops/shape.h"
 #include "framework/tensors/device.h"
-#include "layers/head/logits_fused.h"
-#include "layers/head/tile_logits.h"
+#include "layers/head/logits/logits_fused.h"
+#include "layers/head/logits/tile_logits.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "layers/head/tile_logits.h"
+#include "layers/head/logits/tile_logits.h"
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/linear_algebra.h"
