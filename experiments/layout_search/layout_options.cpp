@@ -138,12 +138,12 @@ std::vector<bool> LayoutSpace::placements_of(const Layout& layout) const {
 
 std::vector<HeadWork> LayoutSpace::works_of(const Layout& layout) const {
   if (experiment_.heads() > 1) return {written_.head_work};
-  const bool is_everywhere = effective(layout.over, layout.mesh).contains(Axis::pp);
   HeadConfig head = experiment_.head;
   head.logits = layout.logits;
-  if (!is_everywhere || head.is_replicated() || !why_at_once(head, experiment_.precision().wide()).empty())
-    return {HeadWork::at_once};
-  std::vector<HeadWork> found(all_of<HeadWork>.begin(), all_of<HeadWork>.end());
+  if (!effective(layout.over, layout.mesh).contains(Axis::pp) || head.is_replicated()) return {HeadWork::at_once};
+  std::vector<HeadWork> found;
+  for (const HeadWork work : all_of<HeadWork>)
+    if (lacks_for_parts(head, work, experiment_.precision().wide()).empty()) found.push_back(work);
   put_first(found, written_.head_work);
   return found;
 }

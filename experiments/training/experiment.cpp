@@ -66,7 +66,8 @@ static void describe(Describer& d, PipelineConfig& c) {
   choice(d, "head_work", c.head_work,
          "how the work of a head on all stages is done: at_once, while all ranks wait for each other; or in parts, "
          "between which ranks compute forwards and backwards, with two exchanges or one between the last stage's "
-         "forward and backward (see 1f1b_plus_2 and 1f1b_plus_1)");
+         "forward and backward (for which the schedules 1f1b_plus_2 and 1f1b_plus_1 are made). Parts need head.logits "
+         "fused and pp in head.over");
   d.field("predict", c.predict,
           "whether rank 0 measures some steps of all stages before and after the run, with the whole model on one "
           "rank, to predict "

@@ -83,16 +83,17 @@ void check_offload(const Experiment& e) {
 
 /// Checks that the parts of the heads' work are exchanges between all stages that wait for nothing else.
 void check_head_work(const Experiment& e) {
-  if (e.pipeline.head_work == HeadWork::at_once) return;
+  const HeadWork work = e.pipeline.head_work;
+  if (work == HeadWork::at_once) return;
   constexpr const char* key = "/pipeline/head_work";
   if (e.train.forward_only) refuse(key, "expected \"at_once\" with train.forward_only: a forward pass has no loss");
   for (std::size_t set = 0; set < e.heads(); ++set) {
+    const HeadConfig& head = e.head_of(set);
     const std::string name = key_of(e, "head", set);
-    if (e.head_of(set).is_replicated()) refuse(key, "expected \"at_once\" for {}: its classes are not shared", name);
-    if (!e.head_of(set).is_everywhere())
-      refuse(key, "expected \"at_once\", as {}.over has no pp: only its ranks compute the loss", name);
-    if (const std::string why = why_at_once(e.head_of(set), e.precision().wide()); !why.empty())
-      refuse(key, "expected \"at_once\" for {}: {}", name, why);
+    if (head.is_replicated()) refuse(key, "{} needs {}.parallel \"sharded\"", name_of(work), name);
+    if (!head.is_everywhere()) refuse(key, "{} needs pp in {}.over", name_of(work), name);
+    if (const std::string lacks = lacks_for_parts(head, work, e.precision().wide()); !lacks.empty())
+      refuse(key, "{} needs {}.{}", name_of(work), name, lacks);
   }
 }
 

@@ -10,17 +10,20 @@
 
 namespace heddle {
 
-std::string why_at_once(const HeadConfig& config, DType dtype) {
-  if (config.logits != Logits::fused)
-    return fmt::format("only fused logits need a single exchange of sums, these are {}", name_of(config.logits));
-  if (!config.normalize) return "without normalize, the largest logit must be known first";
-  if (!constant_reference(config, dtype))
-    return "the margin's exponentials may be too large, so that the largest logit must be known first";
+std::string lacks_for_parts(const HeadConfig& config, HeadWork work, DType dtype) {
+  if (work == HeadWork::at_once) return {};
+  if (config.logits != Logits::fused) return fmt::format("logits \"fused\", got \"{}\"", name_of(config.logits));
   if (const RowStatistic statistic = row_statistic(config.margin);
       statistic != RowStatistic::none && statistic != RowStatistic::inverse_norm)
-    return "the margin needs the products of all samples with their classes first";
-  if (config.loss_reduction == LossReduction::reduce_scatter) return "all ranks wait for loss_reduction reduce_scatter";
-  return {};
+    return "margin of another type: this one first needs the products of all samples with their classes";
+  if (config.loss_reduction != LossReduction::all_reduce) return "loss_reduction \"all_reduce\"";
+  if (work == HeadWork::two_exchanges || constant_reference(config, dtype)) return {};
+  if (!config.normalize) return "normalize true (two_exchanges does not)";
+  return fmt::format(
+      "margin.scale below {}, with which exponentials overflow {} unless the largest logit is known (two_exchanges "
+      "does "
+      "not)",
+      config.margin.scale, name_of(dtype));
 }
 
 void check_labels(const std::string& name, std::span<const std::int64_t> labels, std::int64_t first,

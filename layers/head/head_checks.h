@@ -13,8 +13,9 @@
 
 namespace heddle {
 
-/// Why phase 1 of a sharded head cannot be divided into parts (HeadWork); empty if it can. `dtype`: of the arithmetic.
-std::string why_at_once(const HeadConfig& config, DType dtype);
+/// What a head whose classes all stages share lacks for phase 1 in parts, as what it needs: `logits "fused", got
+/// "sharded"`; empty if it lacks nothing. `dtype`: of the arithmetic.
+std::string lacks_for_parts(const HeadConfig& config, HeadWork work, DType dtype);
 /// InputError if one of the labels of the samples from `first` on is outside [0, classes).
 void check_labels(const std::string& name, std::span<const std::int64_t> labels, std::int64_t first,
                   std::int64_t classes);

@@ -79,6 +79,10 @@ std::vector<LayerCollective> collectives_of_copies(const HeadConfig& config, std
 
 }  // namespace
 
+std::int64_t numbers_in_parts(const HeadConfig& config, DType dtype) {
+  return constant_reference(config, dtype) ? 2 : 3;
+}
+
 std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
                                               const Mesh& mesh, DType dtype, bool clips_norm, HeadWork work) {
   using When = LayerCollective::When;
@@ -113,10 +117,7 @@ std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int
   };
   const auto reduce_sums = [&] {
     const std::int64_t sums = (scatters ? 1 : 2) * rows.of_group;
-    if (work != HeadWork::at_once)  // each rank sends its sums to all others (message_collectives.h)
-      add(When::forward, Operation::all_gather, ranks * sums, DType::f64).sent = (ranks - 1) * sums;
-    else
-      add(When::forward, Operation::all_reduce, sums, DType::f64);
+    add(When::forward, Operation::all_reduce, sums, DType::f64);
     scatter_losses(Operation::reduce_scatter);
   };
   switch (config.logits) {
@@ -140,6 +141,11 @@ std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int
       break;
     }
     case Logits::fused:
+      if (work != HeadWork::at_once) {  // each rank sends its sums to all others (message_collectives.h)
+        const std::int64_t sums = numbers_in_parts(config, dtype) * rows.of_group;
+        add(When::forward, Operation::all_gather, ranks * sums, DType::f64).sent = (ranks - 1) * sums;
+        break;
+      }
       if (!constant_reference(config, dtype)) add(When::forward, Operation::all_reduce, rows.of_group, dtype);
       reduce_sums();
       break;

@@ -36,6 +36,9 @@ int head_products(const HeadConfig& config, bool clips_norm);
 /// classes are sampled, the smallest size of a sample is counted, which does not depend on the batch.
 std::vector<LayerCollective> head_collectives(const HeadConfig& config, std::int64_t dimension, const HeadRows& rows,
                                               const Mesh& mesh, DType dtype, bool clips_norm, HeadWork work);
+/// The numbers per row that a rank of a head in parts sends to each other one: its sum, target logit and, if it follows
+/// the logits, reference.
+std::int64_t numbers_in_parts(const HeadConfig& config, DType dtype);
 /// The number of rows in a tile, which the size of the embedding bounds unless the experiment sets it.
 std::int64_t tile_rows(const HeadConfig& config, std::int64_t dimension);
 

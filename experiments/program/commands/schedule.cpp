@@ -154,8 +154,11 @@ ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
   schedule = with_head(std::move(schedule), command.head);
   StageCosts rank = costs.rank;
   rank.loss = checked_cost("--head-cost", command.head_cost.value_or(1));
+  const double exchange = costs.transfer.latency;
+  if (command.head == HeadWork::at_once) rank.loss += 3 * exchange;  // embeddings, sums, gradient
   rank.offload = offload_cost_of(command, schedule);
   SimulationCosts simulated{.stages = shared_by_stages(rank, schedule.rank_of)};
+  simulated.loss_messages = {.outputs = exchange, .sums = exchange, .gradient = exchange};
   simulated.transfer = [transfer = costs.transfer](int, int) { return transfer; };
   std::string name = command.file.empty() ? command.name : command.file.string();
   return report_of(command, std::move(name), std::move(schedule), simulated);
@@ -348,7 +351,8 @@ void add_schedule(CLI::App& app, CommandCall& call) {
          "stage's forward and backward, as pipeline.head_work does")
       ->check(CLI::IsMember(names));
   app.add_option("--head-cost", command->head_cost,
-                 "the time of the head for one micro-batch on each rank (default: 1)");
+                 "the time of the head for one micro-batch on each rank: of H, or of S (default: 1); J and T take no "
+                 "time, and each exchange of embeddings, sums or gradients takes c");
   app.add_flag("--csv", command->csv,
                "print the schedule in PyTorch's format (without recomputation and head; PyTorch does not read cells of "
                "--offload, and stages with two copies)");

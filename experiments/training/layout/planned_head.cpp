@@ -127,7 +127,8 @@ LossMessages planned_loss_messages(const Experiment& experiment, std::int64_t di
     const bool sends_norms = row_statistic(head.margin) == RowStatistic::inverse_norm;
     const std::int64_t label = size_of(DType::i64) + (sends_norms ? width : 0);
     messages.outputs += seconds(rows.most * (dimension * width + label));
-    const std::int64_t sums = 2 * rows.of_group * static_cast<std::int64_t>(sizeof(double));
+    const std::int64_t sums =
+        numbers_in_parts(head, options.precision.wide()) * rows.of_group * static_cast<std::int64_t>(sizeof(double));
     const std::int64_t gradient = rows.most * dimension * width;
     messages.sums += seconds(sums);
     messages.gradient +=

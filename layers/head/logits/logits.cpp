@@ -109,7 +109,7 @@ ClassTile target_tile(const LogitsInput& input) {
 }
 
 bool RowSums::is_apart(const LogitsInput& input) {
-  return (!input.wants_loss && !input.in_one_exchange) || scatters_loss(input);
+  return !input.exchange.has_messages() && (!input.wants_loss || scatters_loss(input));
 }
 
 RowSums::RowSums(const LogitsInput& input, Tensor sums, Tensor target_logit) {

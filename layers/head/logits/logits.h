@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "framework/kernels/head.h"
@@ -97,6 +98,8 @@ class RowSums {
   RowSums() = default;
   /// Starts it.
   RowSums(const LogitsInput& input, Tensor sums, Tensor target_logit);
+  /// An exchange that is over: `both` [2, B] f64 are the sums and target logits of all ranks.
+  explicit RowSums(Tensor both) : exchange_([both = std::move(both)] { return both; }) {}
   /// Waits for it; once. The reference is the same on all ranks.
   RowLosses losses(const LogitsInput& input, const Tensor& reference);
   /// Waits until all ranks have called `losses`.

@@ -26,7 +26,50 @@ FusedLogits::FusedLogits(const LogitsInput& input)
 
 void FusedLogits::add_up() {
   input_.classes.for_each([this](const ClassTile& tile) { add(tile); });
-  if (!follows_) exchange_ = RowSums(input_, sums_, target_logit_);
+  if (!follows_)
+    exchange_ = RowSums(input_, sums_, target_logit_);
+  else if (input_.exchange.has_messages())
+    start_messages();
+}
+
+void FusedLogits::start_messages() {
+  const Tensor mine = Tensor::empty(device_, {3, rows()}, DType::f64);
+  const auto row = [&](std::int64_t i) { return mine.rows(i, i + 1).reshape({rows()}); };
+  Tensor reference = row(0);
+  Tensor target = row(2);
+  device_.backend().elementwise().cast(reference_, reference);
+  row(1).copy_from(sums_);
+  device_.backend().elementwise().cast(target_logit_, target);
+  of_ranks_ = input_.exchange.gather(mine, std::vector<std::int64_t>(static_cast<std::size_t>(input_.ranks.size()), 3));
+}
+
+void FusedLogits::finish_messages() {
+  const Tensor all = of_ranks_.result();
+  const ReductionKernels& reduction = device_.backend().reduction();
+  std::vector<Tensor> references;
+  std::vector<Tensor> sums;
+  std::vector<Tensor> targets;
+  for (std::int64_t begin = 0; begin < all.shape()[0]; begin += 3) {
+    const auto row = [&](std::int64_t i) { return all.rows(begin + i, begin + i + 1).reshape({rows()}); };
+    device_.backend().elementwise().cast(row(0), references.emplace_back(empty_row()));
+    sums.push_back(row(1));
+    targets.push_back(row(2));
+  }
+  Tensor largest = empty_row();
+  Tensor both = Tensor::empty(device_, {2, rows()}, DType::f64);
+  if (rows() > 0) {
+    reduction.combine(ReduceOp::max, references, std::span(&largest, 1));
+    for (std::size_t r = 0; r < sums.size(); ++r) {
+      Tensor factor = empty_row();
+      kernels().raise_reference(largest, references[r], sums[r], factor);
+    }
+    Tensor sum = both.rows(0, 1).reshape({rows()});
+    Tensor target = both.rows(1, 2).reshape({rows()});
+    reduction.combine(ReduceOp::sum, sums, std::span(&sum, 1));
+    reduction.combine(ReduceOp::sum, targets, std::span(&target, 1));
+  }
+  rise(largest);
+  exchange_ = RowSums(std::move(both));
 }
 
 void FusedLogits::add(const ClassTile& tile) {
@@ -39,7 +82,9 @@ void FusedLogits::add(const ClassTile& tile) {
 }
 
 LogitsResult FusedLogits::finish() {
-  if (follows_) {
+  if (of_ranks_.is_started()) {
+    finish_messages();
+  } else if (follows_) {
     rise(input_.ranks.all_reduce(reference_, Reduction::max));
     exchange_ = RowSums(input_, sums_, target_logit_);
   }

@@ -12,7 +12,7 @@ class FusedLogits {
   /// `input` must outlive this.
   explicit FusedLogits(const LogitsInput& input);
 
-  /// Visits the tiles and, if there is a constant reference, starts the exchange of the sums.
+  /// Visits the tiles and starts the exchange of the sums; without messages only if the reference is constant.
   void add_up();
   /// Waits for the sums of all ranks. The result has no gradient if its terms have been taken.
   LogitsResult finish();
@@ -26,7 +26,10 @@ class FusedLogits {
   /// After `finish`: the gradient of some rows from the sums of all ranks' terms, of which `weighted` is overwritten.
   Tensor gradient_of(const IndexRange& rows, Terms sums) const;
   /// Waits until all ranks have called `finish`.
-  void finish_exchange() { exchange_.finish(); }
+  void finish_exchange() {
+    exchange_.finish();
+    of_ranks_.finish();
+  }
 
  private:
   void add(const ClassTile& tile);
@@ -34,6 +37,10 @@ class FusedLogits {
   void turn_into_exponentials(TileLogits& logits);
   /// Raises the reference to the larger of both, and rescales the sums that were computed with the old one.
   void rise(const Tensor& row_max);
+  /// Starts to send this rank's references, sums and target logits to all others.
+  void start_messages();
+  /// Receives those of all ranks, and raises this rank's reference to the largest.
+  void finish_messages();
   /// Turns the weighted sums of the classes into the gradient, and adds the rows' own classes, which the tiles left
   /// out.
   void add_targets(const Tensor& log_sums);
@@ -56,6 +63,7 @@ class FusedLogits {
   Tensor weighted_;      // [B, d]: sum of exp(z - reference) * w^
   Stash stash_;
   RowSums exchange_;
+  StartedExchange of_ranks_;  // messages where the reference follows the logits: [3 * ranks, B] f64
   RowLosses losses_;
 };
 

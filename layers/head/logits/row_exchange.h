@@ -39,6 +39,8 @@ class RowExchange {
   /// `messages`: a communicator of the same ranks that is used for nothing else; null: collectives.
   RowExchange(Communicator& ranks, Communicator* messages) : ranks_(ranks), messages_(messages) {}
 
+  bool has_messages() const { return messages_ != nullptr; }
+
   /// The rows of all ranks, whose numbers are `rows`.
   StartedExchange gather(Tensor x, std::span<const std::int64_t> rows) const {
     if (messages_ != nullptr) return StartedExchange(MessageCollective::all_gather(*messages_, x, rows));

@@ -30,6 +30,18 @@ TEST_CASE("--head adds a head over all ranks, at once or in parts") {
       std::string::npos);
 }
 
+TEST_CASE("--head: each exchange takes as long as a transfer") {
+  const auto makespan = [](const std::string& head, const std::string& c) {
+    const std::string text =
+        printed_by("schedule 1f1b --stages 1 --micro-batches 1 --costs 1,1,1," + c + " --head " + head);
+    return std::stod(text.substr(text.find("makespan") + 8));
+  };
+  CHECK(makespan("at_once", "0") == 4);
+  CHECK(makespan("at_once", "2") == 10);
+  CHECK(makespan("two_exchanges", "2") == 10);
+  CHECK(makespan("one_exchange", "2") == 8);
+}
+
 TEST_CASE("--head: what cannot be combined with it, and wrong values") {
   const std::string shape = "schedule 1f1b --stages 2 --micro-batches 4 ";
   CHECK(refused_by(shape + "--head sometimes") ==

@@ -87,6 +87,23 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("a head in two exchanges whose reference follows the logits has the bits of a head at once") {
+  RandomStream draws({8}, Purpose::test, 43, 0);
+  const ModelPointer model = random_model(draws, {}, Mesh());
+  for (const bool normalize : {false, true})
+    for (const Mesh& mesh : {Mesh(1, 3), Mesh(2, 2), Mesh(1, 2, 2)}) {
+      Experiment experiment = small_experiment(33, 24, 6, DType::f32);
+      experiment.head.normalize = normalize;
+      experiment.head.margin =
+          normalize ? MarginConfig{.scale = 64, .combined = {.m3 = 0.35}} : MarginConfig{.scale = 1};
+      const Layout layout{mesh, 6, Logits::fused, pipeline_by("1f1b_plus_2")};
+      CAPTURE(to_string(mesh));
+      const Layout divided = with_work(HeadWork::two_exchanges, layout);
+      check_same_bits(experiment, model, divided, layout);
+      CHECK(use_of_step(experiment, model, divided, "plan") == use_of_step(experiment, model, divided));
+    }
+}
+
 TEST_CASE("the heads of two data sets in parts") {
   RandomStream draws({5}, Purpose::test, 41, 0);
   const ModelPointer model = random_model(draws, {}, Mesh());
@@ -158,21 +175,25 @@ TEST_CASE("an experiment whose head cannot work in parts is refused") {
   };
   CHECK(refusal([](Experiment& e) { e.train.forward_only = true; }) ==
         "pipeline.head_work: expected \"at_once\" with train.forward_only: a forward pass has no loss");
-  CHECK(refusal([](Experiment& e) { e.head.over = last_stage; }) ==
-        "pipeline.head_work: expected \"at_once\", as head.over has no pp: only its ranks compute the loss");
-  const std::string for_head = "pipeline.head_work: expected \"at_once\" for head: ";
-  CHECK(refusal([](Experiment& e) { e.head.logits = Logits::sharded; }) ==
-        for_head + "only fused logits need a single exchange of sums, these are sharded");
-  CHECK(refusal([](Experiment& e) { e.head.normalize = false; }) ==
-        for_head + "without normalize, the largest logit must be known first");
-  CHECK(refusal([](Experiment& e) { e.head.margin.scale = 1000; }) ==
-        for_head + "the margin's exponentials may be too large, so that the largest logit must be known first");
-  CHECK(refusal([](Experiment& e) { e.head.margin.type = MarginType::curricularface; }) ==
-        for_head + "the margin needs the products of all samples with their classes first");
-  CHECK(refusal([](Experiment& e) { e.head.loss_reduction = LossReduction::reduce_scatter; }) ==
-        for_head + "all ranks wait for loss_reduction reduce_scatter");
+  const std::string key = "pipeline.head_work: ";
+  CHECK(refusal([](Experiment& e) { e.head.over = last_stage; }) == key + "two_exchanges needs pp in head.over");
   CHECK(refusal([](Experiment& e) { e.head.parallel = HeadParallel::replicated; }) ==
-        for_head + "its classes are not shared");
+        key + "two_exchanges needs head.parallel \"sharded\"");
+  CHECK(refusal([](Experiment& e) { e.head.logits = Logits::sharded; }) ==
+        key + "two_exchanges needs head.logits \"fused\", got \"sharded\"");
+  CHECK(refusal([](Experiment& e) { e.head.margin.type = MarginType::curricularface; }) ==
+        key +
+            "two_exchanges needs head.margin of another type: this one first needs the products of all samples with "
+            "their classes");
+  CHECK(refusal([](Experiment& e) { e.head.loss_reduction = LossReduction::reduce_scatter; }) ==
+        key + "two_exchanges needs head.loss_reduction \"all_reduce\"");
+  valid.pipeline.head_work = HeadWork::one_exchange;
+  CHECK(refusal([](Experiment& e) { e.head.normalize = false; }) ==
+        key + "one_exchange needs head.normalize true (two_exchanges does not)");
+  CHECK(refusal([](Experiment& e) { e.head.margin.scale = 1000; }) ==
+        key +
+            "one_exchange needs head.margin.scale below 1000, with which exponentials overflow f32 unless the largest "
+            "logit is known (two_exchanges does not)");
 }
 
 }  // namespace heddle::test::head_work_test
