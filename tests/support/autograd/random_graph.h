@@ -56,7 +56,9 @@ class RandomGraph {
       const Variable& p = any(of).variable;
       return draw.below(3) == 0 ? product(p, any(of).variable) : p;
     };
-    const auto channel = [&] { return parameter(channels_, multiply); };
+    const auto channel = [&] {
+      return parameter(channels_, [](const Variable& a, const Variable& b) { return multiply(a, b); });
+    };
     const auto matrix = [&] {
       return parameter(matrices_, [](const Variable& a, const Variable& b) { return matmul(a, b); });
     };
