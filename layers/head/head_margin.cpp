@@ -29,11 +29,10 @@ RowMargin HeadMargin::of_rows(const LogitsInput& input, const Tensor& inverse_no
   if (asked == RowStatistic::inverse_norm) {
     statistic = inverse_norms;
   } else {
-    const std::int64_t batch = input.rows.shape()[0];
     const Tensor both = target_statistics(input);
     const bool has_radii = asked == RowStatistic::target_radius;
-    if (has_radii) margin.products = both.rows(0, 1).reshape({batch});
-    statistic = both.rows(has_radii ? 1 : 0, has_radii ? 2 : 1).reshape({batch});
+    if (has_radii) margin.products = row_of(both, 0);
+    statistic = row_of(both, has_radii ? 1 : 0);
   }
   margin.step.parameter = Tensor::empty_like(statistic);
   device_.backend().head().row_parameters(config_, running_, statistic, margin.step.parameter, moments_);
@@ -44,8 +43,8 @@ Tensor HeadMargin::target_statistics(const LogitsInput& input) const {
   const bool has_radii = row_statistic(config_) == RowStatistic::target_radius;
   const std::int64_t batch = input.rows.shape()[0];
   Tensor statistics = Tensor::zeros(device_, {has_radii ? 2 : 1, batch}, input.rows.dtype());
-  Tensor products = statistics.rows(0, 1).reshape({batch});
-  Tensor radii = has_radii ? statistics.rows(1, 2).reshape({batch}) : Tensor();
+  Tensor products = row_of(statistics, 0);
+  Tensor radii = has_radii ? row_of(statistics, 1) : Tensor();
   Tensor best;
   if (input.own().size > 0) {
     const ClassTile targets = target_tile(input);

@@ -69,8 +69,7 @@ LogitsInput HeadPass::logits_input(const HeadInput& input) const {
           .share = row_counts(samples_),
           .loss_factors = {.mean_factor = head.config_.loss_weight / static_cast<double>(input.global_batch),
                            .row_weights = weights},
-          .wants_loss = head.config_.has_loss(head.step_),
-          .in_one_exchange = head.work_ == HeadWork::one_exchange};
+          .wants_loss = head.config_.has_loss(head.step_)};
 }
 
 void HeadPass::add_up() {
@@ -86,7 +85,7 @@ void HeadPass::add_up() {
   if (head_.config_.logits != Logits::fused) return;
   fused_ = std::make_unique<FusedLogits>(logits_);
   fused_->add_up();
-  if (!logits_.in_one_exchange) return;
+  if (!is_in_one_exchange()) return;
   const FusedLogits::Terms terms = fused_->take_terms();
   gradient_ = logits_.exchange.sum_rows(terms.weighted, logits_.share);
   targets_ = logits_.exchange.sum_rows(terms.targets, logits_.share);
@@ -108,7 +107,7 @@ void HeadPass::reduce() {
     logits_.rows = Tensor();
   else
     fused_.reset();
-  if (logits_.in_one_exchange) return;
+  if (is_in_one_exchange()) return;
   if (head_.config_.is_replicated())
     gradient_ = alone(std::move(gradient));
   else
@@ -117,13 +116,13 @@ void HeadPass::reduce() {
 
 Tensor HeadPass::summed_gradient() {
   Tensor gradient = gradient_.result();
-  if (!logits_.in_one_exchange) return gradient;
+  if (!is_in_one_exchange()) return gradient;
   return fused_->gradient_of(logits_.own_rows(), {.weighted = std::move(gradient), .targets = targets_.result()});
 }
 
 HeadOutput HeadPass::output() {
   HeadOutput output;
-  if (logits_.in_one_exchange) (void)keep_rows();
+  if (is_in_one_exchange()) (void)keep_rows();
   if (while_reducing_ && !head_.config_.is_replicated()) {
     check_finite_sums(head_.name_, head_.kept_.back().log_sums, samples_);
     while_reducing_();

@@ -1,7 +1,7 @@
 // Phase 1 of the head for one micro-batch, in parts: the embeddings are gathered, each rank adds up its classes, the
 // sums are exchanged, and the embeddings' gradients are added up. If the head works in one or two exchanges (HeadWork),
-// each part waits until all ranks have called the part before, and for nothing else, so that ranks may compute
-// something else in between. All ranks call the parts of all micro-batches in the same order.
+// a part waits for what other ranks have computed in the part before, so that ranks may compute something else in
+// between. All ranks call the parts of all micro-batches in the same order.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ class HeadPass {
   void finish_output();
 
  private:
+  bool is_in_one_exchange() const { return head_.work_ == HeadWork::one_exchange; }
   LogitsInput logits_input(const HeadInput& input) const;
   /// Waits for the sums, and keeps the rows; once. Returns this rank's part of the gradient, if there is one.
   Tensor keep_rows();

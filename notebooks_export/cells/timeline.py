@@ -12,8 +12,8 @@ paint = {
     "waiting, messages": "#B4B9C1",
 }
 thin = {"to and from the host (O, L)", "waiting, messages"}  # beside what the rank computes
-by_letter = {"F": "forward (F)", "R": "recompute (R)", "H": "head (H)", "J": "head (H)", "S": "head (H)", "T": "head (H)", "B": "backward (B)",
-             "I": "input gradient (I)", "W": "weight gradient (W)"}
+by_letter = {"F": "forward (F)", "R": "recompute (R)", "H": "head (H)", "J": "head (H)", "S": "head (H)",
+             "T": "head (H)", "B": "backward (B)", "I": "input gradient (I)", "W": "weight gradient (W)"}
 by_word = {"forward": "forward (F)", "backward": "backward (B)", "load": "load", "optimizer": "optimizer",
            "loader wait": "waiting, messages"}
 

@@ -2,77 +2,42 @@
 
 #include <utility>
 
+#include "framework/ops/shape.h"
 #include "framework/tensors/device.h"
 
 namespace heddle {
 
-namespace {
-
-/// Copies the parts one behind the other.
-Tensor joined_rows(const std::vector<Tensor>& parts, std::int64_t rows) {
-  if (parts.size() == 1) return parts.front();
-  const Tensor& first = parts.front();
-  Tensor all = Tensor::empty(first.device(), first.shape().with(0, rows), first.dtype());
-  std::int64_t begin = 0;
-  for (const Tensor& part : parts) {
-    const std::int64_t end = begin + part.shape()[0];
-    all.rows(begin, end).copy_from(part);
-    begin = end;
+template <class Sent, class Receives>
+MessageCollective::MessageCollective(Communicator& ranks, Join join, const Tensor& mine, const Sent& sent,
+                                     const Receives& receives)
+    : join_(join) {
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    Part& part = parts_.emplace_back();
+    if (rank == ranks.rank()) {
+      part.mine = mine;
+      continue;
+    }
+    if (const Tensor x = sent(static_cast<std::size_t>(rank)); x.defined()) sends_.push_back(ranks.send(x, rank));
+    if (receives(static_cast<std::size_t>(rank))) part.message = ranks.recv(rank);
   }
-  return all;
-}
-
-}  // namespace
-
-void MessageCollective::send(const Tensor& x, std::size_t to) {
-  sends_.push_back(ranks_->send(x, static_cast<int>(to)));
 }
 
 MessageCollective MessageCollective::all_gather(Communicator& ranks, const Tensor& x,
                                                 std::span<const std::int64_t> rows) {
-  MessageCollective call(ranks);
-  std::int64_t all = 0;
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    all += rows[rank];
-    if (call.is_me(rank)) {
-      // Where all ranks have none, the result is this rank's.
-      call.parts_[rank].mine = x;
-    } else {
-      if (x.shape()[0] > 0) call.send(x, rank);
-      if (rows[rank] > 0) call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
-    }
-  }
-  call.gathered_rows_ = all;
-  return call;
+  return {ranks, Join::rows, x, [&](std::size_t) { return x.shape()[0] > 0 ? x : Tensor(); },
+          [&](std::size_t rank) { return rows[rank] > 0; }};
 }
 
 MessageCollective MessageCollective::all_reduce(Communicator& ranks, const Tensor& x) {
-  MessageCollective call(ranks);
-  for (std::size_t rank = 0; rank < call.parts_.size(); ++rank) {
-    if (call.is_me(rank)) {
-      call.parts_[rank].mine = x;
-    } else {
-      call.send(x, rank);
-      call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
-    }
-  }
-  return call;
+  return {ranks, Join::sum, x, [&](std::size_t) { return x; }, [](std::size_t) { return true; }};
 }
 
 MessageCollective MessageCollective::reduce_scatter(Communicator& ranks, const Tensor& x,
                                                     std::span<const std::int64_t> rows) {
-  MessageCollective call(ranks);
   const std::vector<Tensor> slices = split_rows(x, rows);
-  const bool gets_rows = rows[static_cast<std::size_t>(ranks.rank())] > 0;
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    if (call.is_me(rank)) {
-      call.parts_[rank].mine = slices[rank];
-    } else {
-      if (rows[rank] > 0) call.send(slices[rank], rank);
-      if (gets_rows) call.parts_[rank].message = ranks.recv(static_cast<int>(rank));
-    }
-  }
-  return call;
+  const auto me = static_cast<std::size_t>(ranks.rank());
+  return {ranks, Join::sum, slices[me], [&](std::size_t rank) { return rows[rank] > 0 ? slices[rank] : Tensor(); },
+          [&](std::size_t) { return rows[me] > 0; }};
 }
 
 Tensor MessageCollective::sum() {
@@ -110,7 +75,7 @@ std::vector<Tensor> MessageCollective::received() {
 }
 
 Tensor MessageCollective::result() {
-  return gathered_rows_ ? joined_rows(received(), *gathered_rows_) : sum();
+  return join_ == Join::rows ? concat_tensors(received(), 0) : sum();
 }
 
 void MessageCollective::finish() {

@@ -32,24 +32,25 @@ class MessageCollective {
   void finish();
 
  private:
-  explicit MessageCollective(Communicator& ranks) : ranks_(&ranks), parts_(static_cast<std::size_t>(ranks.size())) {}
-  bool is_me(std::size_t rank) const { return static_cast<int>(rank) == ranks_->rank(); }
-  void send(const Tensor& x, std::size_t to);
-  /// The parts of all ranks that have one, in rank order.
-  std::vector<Tensor> received();
-  /// Their sum. Few of them are held at a time.
-  Tensor sum();
-
   /// What a rank gives: a tensor of this one, a message of another one, or nothing.
   struct Part {
     Tensor mine{};
     std::optional<Work<Tensor>> message{};
   };
+  /// How the parts become the result.
+  enum class Join { rows, sum };
 
-  Communicator* ranks_;
-  std::vector<Part> parts_;
+  /// `sent(rank)` goes to each other rank, unless it is undefined; `receives(rank)`: whether that rank sends something.
+  template <class Sent, class Receives>
+  MessageCollective(Communicator& ranks, Join join, const Tensor& mine, const Sent& sent, const Receives& receives);
+  /// The parts of all ranks that have one, in rank order.
+  std::vector<Tensor> received();
+  /// Their sum. Few of them are held at a time.
+  Tensor sum();
+
+  Join join_;
+  std::vector<Part> parts_;  // one per rank
   std::vector<Work<void>> sends_;
-  std::optional<std::int64_t> gathered_rows_;  // of an all_gather; else the result is a sum
 };
 
 }  // namespace heddle

@@ -213,7 +213,7 @@ Additions additions(const Schedule& schedule) {
     for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
       found.messages = found.messages || is_message(action.kind);
       if (!is_loss(action.kind)) continue;
-      found.loss_in_parts = found.loss_in_parts || action.kind != ActionKind::loss;
+      found.loss_in_parts = found.loss_in_parts || is_part_of_loss(action.kind);
       std::vector<int>& ranks = loss_ranks[schedule.copy_of(action.micro_batch) == 0 ? 0 : 1];
       if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
     }

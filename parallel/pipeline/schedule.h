@@ -60,6 +60,11 @@ constexpr bool is_loss(ActionKind kind) {
   return kind >= ActionKind::loss && kind <= ActionKind::loss_gradient;
 }
 
+/// Whether it is a part of the loss: J, S or T.
+constexpr bool is_part_of_loss(ActionKind kind) {
+  return is_loss(kind) && kind != ActionKind::loss;
+}
+
 /// Whether it moves activations between the rank's memory and the host's, while the rank computes.
 constexpr bool is_transfer(ActionKind kind) {
   return kind == ActionKind::offload || kind == ActionKind::load;
@@ -90,7 +95,7 @@ struct Schedule {
   /// second_rank_of[s] = size() - 1 - rank_of[s]. Two ranks that are each other's mirror image thus have the same
   /// stages.
   std::vector<int> second_rank_of{};
-  /// Of a loss in parts: whether the last stage's backward waits for the S of all ranks, and not for their T.
+  /// Whether the last stage's backward waits for the S of all ranks and not for their T, if there is a loss in parts.
   bool has_loss_in_one_exchange = false;
 
   int stages() const { return static_cast<int>(rank_of.size()); }

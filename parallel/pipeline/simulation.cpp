@@ -265,7 +265,7 @@ class Simulator {
     const int s = action.stage;
     if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
     if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
-    if (added_.loss_in_parts && is_loss(action.kind)) {
+    if (is_part_of_loss(action.kind)) {
       give_loss(rank, action, end);
     } else if (s == last_stage() && action.kind == (added_.loss_ranks > 0 ? ActionKind::loss : ActionKind::forward)) {
       gradient_there_[cell(action)] = end;

@@ -61,15 +61,15 @@ std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
 
 /// Checks that all ranks take the parts of the loss in the order of rank 0, in which their messages come.
 std::optional<ScheduleFault> wrong_order_of_loss(const Schedule& schedule) {
-  if (!additions(schedule).loss_in_parts) return std::nullopt;
   std::vector<Action> order;
   for (const Action& action : schedule.ranks.front())
-    if (is_loss(action.kind)) order.push_back(action);
+    if (is_part_of_loss(action.kind)) order.push_back(action);
+  if (order.empty()) return std::nullopt;  // then no rank has any
   for (int rank = 1; rank < schedule.size(); ++rank) {
     const std::vector<Action>& list = schedule.ranks[at(rank)];
     std::size_t place = 0;
     for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-      if (!is_loss(list[at(i)].kind)) continue;
+      if (!is_part_of_loss(list[at(i)].kind)) continue;
       const Action& expected = order[place++];
       if (list[at(i)] == expected) continue;
       return ScheduleFault{rank, i,

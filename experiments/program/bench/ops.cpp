@@ -110,7 +110,7 @@ class OpsBench {
             })};
   }
 
-  /// Of a forward and a backward pass.
+  /// What one forward and one backward pass take.
   template <class F>
   static double pass_seconds(const Tensor& input, F forward) {
     const auto gradient = std::make_shared<Accumulator>(Category::gradients);

@@ -46,8 +46,8 @@ struct WholeRows {
     kernels.margin_loss(row.row_max, sums, row.target_logit, log_sum, losses);
     kernels.margin_gradient(margin, columns, log_sum, row.target_slope, factors, logits);
   }
-  Tensor log_sums() const { return statistics.rows(0, 1).reshape({statistics.shape()[1]}); }
-  Tensor loss() const { return statistics.rows(1, 2).reshape({statistics.shape()[1]}); }
+  Tensor log_sums() const { return row_of(statistics, 0); }
+  Tensor loss() const { return row_of(statistics, 1); }
 
   Tensor statistics;  // [2, n]
 };
@@ -121,8 +121,8 @@ RowSums::RowSums(const LogitsInput& input, Tensor sums, Tensor target_logit) {
   // One exchange for both: sums of exponentials are f64, which holds the target's logit exactly.
   const std::int64_t batch = sums.numel();
   const Tensor both = Tensor::empty(sums.device(), {2, batch}, DType::f64);
-  Tensor target = both.rows(1, 2).reshape({batch});
-  both.rows(0, 1).reshape({batch}).copy_from(sums);
+  Tensor target = row_of(both, 1);
+  row_of(both, 0).copy_from(sums);
   sums.device().backend().elementwise().cast(target_logit, target);
   exchange_ = input.exchange.sum(both);
 }
@@ -142,12 +142,11 @@ RowLosses RowSums::losses(const LogitsInput& input, const Tensor& reference) {
                         losses.loss);
     return losses;
   }
-  const std::int64_t batch = reference.numel();
   const Tensor both = exchange_.result();
   losses.target_logit = Tensor::empty_like(reference);
-  both.device().backend().elementwise().cast(both.rows(1, 2).reshape({batch}), losses.target_logit);
+  both.device().backend().elementwise().cast(row_of(both, 1), losses.target_logit);
   losses.loss = Tensor::empty_like(reference);
-  kernels.margin_loss(reference, both.rows(0, 1).reshape({batch}), losses.target_logit, losses.log_sums, losses.loss);
+  kernels.margin_loss(reference, row_of(both, 0), losses.target_logit, losses.log_sums, losses.loss);
   if (!input.wants_loss) losses.loss = Tensor();
   return losses;
 }
@@ -172,7 +171,6 @@ LogitsResult gathered_logits(const LogitsInput& input) {
   constexpr int root = 0;
   const ClassTile all = input.classes.all();
   TileLogits logits = logits_of(input, all);
-  const std::int64_t batch = logits.values.shape()[0];
   std::vector<Tensor> parts = [&] {
     const MemoryScope scope(logits.values.device(), Category::communication);
     return std::vector<Tensor>(input.ranks.gather(logits.values, root));
@@ -204,8 +202,8 @@ LogitsResult gathered_logits(const LogitsInput& input) {
     result.log_sums = log_sums;
     if (input.wants_loss) result.loss = input.ranks.scatter(losses, root);
   } else {
-    result.log_sums = log_sums.rows(0, 1).reshape({batch});
-    if (input.wants_loss) result.loss = log_sums.rows(1, 2).reshape({batch});
+    result.log_sums = row_of(log_sums, 0);
+    if (input.wants_loss) result.loss = row_of(log_sums, 1);
   }
   logits.values = input.ranks.scatter(gradients, root);
   return result_of(input, all, logits, result);

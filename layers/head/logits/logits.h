@@ -15,6 +15,11 @@
 
 namespace heddle {
 
+/// Row i of x [n, m], as [m]; shares its memory.
+inline Tensor row_of(const Tensor& x, std::int64_t i) {
+  return x.rows(i, i + 1).reshape({x.shape()[1]});
+}
+
 /// The margin of the rows of a micro-batch.
 struct RowMargin {
   StepMargin step{};
@@ -34,7 +39,6 @@ struct LogitsInput {
   std::vector<std::int64_t> share;  // the number of each rank's own rows
   LossFactors loss_factors{};       // of the rows
   bool wants_loss = true;
-  bool in_one_exchange = false;  // HeadWork::one_exchange
   RowMargin margin{};
 
   /// This rank's columns.
@@ -52,8 +56,7 @@ struct Stash {
     return exponentials.rows(tile.begin * batch, tile.end() * batch).reshape({batch, tile.selection.size});
   }
   Tensor reference(const ClassTile& tile) const {
-    const std::int64_t row = references.shape()[0] == 1 ? 0 : tile.index;
-    return references.rows(row, row + 1).reshape({references.shape()[1]});
+    return row_of(references, references.shape()[0] == 1 ? 0 : tile.index);
   }
 };
 
@@ -86,6 +89,7 @@ LogitsResult gathered_logits(const LogitsInput& input);
 LogitsResult transposed_logits(const LogitsInput& input);
 /// The ranks exchange one maximum and two sums per row.
 LogitsResult sharded_logits(const LogitsInput& input);
+
 /// The log-sum-exps [B] and losses, as in LogitsResult.
 struct RowLosses {
   Tensor log_sums;
@@ -106,12 +110,13 @@ class RowSums {
   void finish() { exchange_.finish(); }
 
  private:
-  /// Whether the losses need an exchange of their own, or none.
+  /// Whether the target logits have an exchange of their own, or none.
   static bool is_apart(const LogitsInput& input);
 
   StartedExchange exchange_;
   Tensor target_logit_;
 };
+
 /// What phase 2 needs, except for a stash.
 KeptRows kept_rows(const LogitsInput& input, const RowLosses& losses);
 

@@ -34,11 +34,10 @@ void FusedLogits::add_up() {
 
 void FusedLogits::start_messages() {
   const Tensor mine = Tensor::empty(device_, {3, rows()}, DType::f64);
-  const auto row = [&](std::int64_t i) { return mine.rows(i, i + 1).reshape({rows()}); };
-  Tensor reference = row(0);
-  Tensor target = row(2);
+  Tensor reference = row_of(mine, 0);
+  Tensor target = row_of(mine, 2);
   device_.backend().elementwise().cast(reference_, reference);
-  row(1).copy_from(sums_);
+  row_of(mine, 1).copy_from(sums_);
   device_.backend().elementwise().cast(target_logit_, target);
   of_ranks_ = input_.exchange.gather(mine, std::vector<std::int64_t>(static_cast<std::size_t>(input_.ranks.size()), 3));
 }
@@ -50,10 +49,9 @@ void FusedLogits::finish_messages() {
   std::vector<Tensor> sums;
   std::vector<Tensor> targets;
   for (std::int64_t begin = 0; begin < all.shape()[0]; begin += 3) {
-    const auto row = [&](std::int64_t i) { return all.rows(begin + i, begin + i + 1).reshape({rows()}); };
-    device_.backend().elementwise().cast(row(0), references.emplace_back(empty_row()));
-    sums.push_back(row(1));
-    targets.push_back(row(2));
+    device_.backend().elementwise().cast(row_of(all, begin), references.emplace_back(empty_row()));
+    sums.push_back(row_of(all, begin + 1));
+    targets.push_back(row_of(all, begin + 2));
   }
   Tensor largest = empty_row();
   Tensor both = Tensor::empty(device_, {2, rows()}, DType::f64);
@@ -63,8 +61,8 @@ void FusedLogits::finish_messages() {
       Tensor factor = empty_row();
       kernels().raise_reference(largest, references[r], sums[r], factor);
     }
-    Tensor sum = both.rows(0, 1).reshape({rows()});
-    Tensor target = both.rows(1, 2).reshape({rows()});
+    Tensor sum = row_of(both, 0);
+    Tensor target = row_of(both, 1);
     reduction.combine(ReduceOp::sum, sums, std::span(&sum, 1));
     reduction.combine(ReduceOp::sum, targets, std::span(&target, 1));
   }

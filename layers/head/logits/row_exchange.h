@@ -1,12 +1,13 @@
 // The exchanges of phase 1 between the ranks that share the classes. Each is started and later waited for. By default
 // they are collectives. Where the parts of phase 1 are called at different times on different ranks, they are messages
-// (message_collectives.h), so that a rank waits for what the others have started and for nothing else.
+// (message_collectives.h), so that a rank waits only for what the others have started.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "parallel/communicator/communicator.h"
@@ -44,18 +45,12 @@ class RowExchange {
   /// The rows of all ranks, whose numbers are `rows`.
   StartedExchange gather(Tensor x, std::span<const std::int64_t> rows) const {
     if (messages_ != nullptr) return StartedExchange(MessageCollective::all_gather(*messages_, x, rows));
-    return StartedExchange([&ranks = ranks_, x = std::move(x)]() mutable -> Tensor {
-      const Tensor mine = std::move(x);
-      return ranks.all_gather(mine);
-    });
+    return StartedExchange([&ranks = ranks_, x = std::move(x)]() -> Tensor { return ranks.all_gather(x); });
   }
   /// The sum of the x of all ranks.
   StartedExchange sum(Tensor x) const {
     if (messages_ != nullptr) return StartedExchange(MessageCollective::all_reduce(*messages_, x));
-    return StartedExchange([&ranks = ranks_, x = std::move(x)]() mutable -> Tensor {
-      const Tensor mine = std::move(x);
-      return ranks.all_reduce(mine, Reduction::sum);
-    });
+    return StartedExchange([&ranks = ranks_, x = std::move(x)]() -> Tensor { return ranks.all_reduce(x); });
   }
   /// This rank's rows of the sum; `rows` are the numbers of all ranks'. Begins at once.
   StartedExchange sum_rows(const Tensor& x, std::span<const std::int64_t> rows) const {
