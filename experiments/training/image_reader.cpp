@@ -44,7 +44,7 @@ Tensor ImageReader::read(std::int64_t step, int micro_batch) {
     try {
       if (error_ != nullptr)
         images = Tensor::zeros(rank_.device, images.shape(), DType::f32);
-      else if (dataset_.is_encoded() && experiment_.data.loader.prefetch > 0)
+      else if (reads_ahead())
         take_from_loader(step, part, images);
       else
         read_now(step, positions, images);
@@ -55,6 +55,11 @@ Tensor ImageReader::read(std::int64_t step, int micro_batch) {
     }
   }
   return cast(Variable(images), experiment_.precision().activations).value();
+}
+
+bool ImageReader::reads_ahead() const {
+  // Where the CPU computes, generating images ahead would take the time from the network.
+  return experiment_.data.loader.prefetch > 0 && (dataset_.is_encoded() || experiment_.device == DeviceType::cuda);
 }
 
 void ImageReader::throw_if_broken() const {

@@ -48,6 +48,8 @@ class ImageReader {
 
  private:
   std::size_t number_of(int micro_batch) const;
+  /// Whether threads read images before the step needs them.
+  bool reads_ahead() const;
   void read_now(std::int64_t step, const IndexRange& positions, Tensor& images);
   void take_from_loader(std::int64_t step, std::size_t part, Tensor& images);
   /// Makes the loader of all that follows from a part of a step on.

@@ -24,9 +24,13 @@ bool is_floating(DType dtype);
 struct BFloat16 {
   BFloat16() = default;
   HEDDLE_HOST_DEVICE explicit BFloat16(float value) {
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#else
     const auto word = std::bit_cast<std::uint32_t>(value);
     const bool is_nan = (word & 0x7FFFFFFFU) > 0x7F800000U;
     bits = static_cast<std::uint16_t>(is_nan ? (word >> 16) | 0x40U : (word + 0x7FFFU + ((word >> 16) & 1U)) >> 16);
+#endif
   }
   HEDDLE_HOST_DEVICE operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);

@@ -208,7 +208,9 @@ void BatchNorm::end_step(Rank& rank) {
   // The rows are gathered rank by rank, but the order of the batch is micro-batch by micro-batch, each over all ranks.
   const Tensor gathered = rank.over(separate_).all_gather(mine);
   const std::int64_t ranks = gathered.shape()[0] / micro_batches;
-  Tensor ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
+  Tensor ordered = gathered;
+  if (ranks > 1 && micro_batches > 1)
+    ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
   if (rank.mesh.size(Axis::copies) > 1) ordered = of_all_copies(ordered, rank.over({Axis::copies}), has_first_sample);
   rank.device.backend().normalization().merge_moments(ordered.reshape({ordered.numel() / width, width}),
                                                       options_.momentum, running_mean_.value, running_variance_.value);

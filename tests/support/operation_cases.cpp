@@ -145,6 +145,8 @@ void add_products(Cases& cases) {
   attend("attention", {2, 5, 18}, 2, {});
   attend("attention with a scale", {1, 3, 12}, 1, 0.7);
   attend("attention of many tokens", {1, 37, 6}, 1, {});
+  attend("attention of aligned heads", {1, 67, 96}, 2, {});
+  attend("attention of wide heads", {1, 5, 222}, 1, {});
   cases.push_back(
       {"attention with dropout",
        {{{2, 5, 18}}},

@@ -31,7 +31,7 @@ struct ChannelTiling {
   int down = 1;    // rows at once
 };
 
-/// The calling thread's share of a unit: the pack of channels from `channel` on, and the rows `row`, `row + step`, ..
+/// The calling thread's share of a unit: the pack of channels from `channel` on in `count` rows.
 template <int pack>
 struct ChannelShare {
   __device__ ChannelShare(const ChannelTiling& tiling, std::int64_t unit)
@@ -39,18 +39,22 @@ struct ChannelShare {
         first_row(tiling.rows * part / tiling.parts),
         end(tiling.rows * (part + 1) / tiling.parts),
         channel((unit % tiling.tiles * tiling.across + static_cast<int>(threadIdx.x) % tiling.across) * pack),
-        step(tiling.down),
         line(static_cast<int>(threadIdx.x) / tiling.across),
-        row(first_row + line),
-        has_channels(line < tiling.down && channel < tiling.channels) {}
+        has_channels(line < tiling.down && channel < tiling.channels),
+        at((first_row + line) * tiling.channels + channel),
+        step(tiling.down * tiling.channels),
+        count(has_channels && first_row + line < end
+                  ? static_cast<int>((end - first_row - line + tiling.down - 1) / tiling.down)
+                  : 0) {}
   std::int64_t part;
   std::int64_t first_row;  // of the part
   std::int64_t end;
   std::int64_t channel;
-  int step;
-  int line;  // which of the rows that the block takes at once
-  std::int64_t row;
+  int line;           // which of the rows that the block takes at once
   bool has_channels;  // else the thread has nothing to do
+  std::int64_t at;    // the element of the first row
+  std::int64_t step;  // from an element to that of the next row
+  int count;          // of rows
 };
 
 /// Elements `at[0]` to `at[pack - 1]`, which are aligned as a Pack.
@@ -69,10 +73,22 @@ bool is_packable(std::int64_t channels, const T*... data) {
   return channels % pack == 0 && (... && (reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * pack) == 0));
 }
 
-/// totals[s][e] = sum over the part's rows of what `add(read(row), row, run)` adds to run[s][e], in the thread of line
-/// 0 with these channels: in C over some rows, in f64 beyond, in an order that depends on the tiling only. `batch` rows
-/// are read before the first of them is added, so that a thread waits for memory less often. Called by all threads of
-/// the block.
+/// use(read(at), at) for `count` rows, of which the first has the element `at`. `batch` rows are read before the first
+/// of them is used, so that a thread waits for memory less often.
+template <int batch, class Read, class Use>
+__device__ void for_each_row_of_channels(std::int64_t at, std::int64_t step, int count, Read read, Use use) {
+  for (; count > 0; count -= batch, at += batch * step) {
+    decltype(read(at)) in[batch] = {};
+    for (int b = 0; b < batch; ++b)
+      if (b < count) in[b] = read(at + b * step);
+    for (int b = 0; b < batch; ++b)
+      if (b < count) use(in[b], at + b * step);
+  }
+}
+
+/// totals[s][e] = sum over the part's rows of what `add(read(at), at, run)` adds to run[s][e], in the thread of line 0
+/// with these channels: in C over some rows, in f64 beyond, in an order that depends on the tiling only. Called by all
+/// threads of the block.
 template <class C, int batch, int sums, int pack, class Read, class Add>
 __device__ void sum_part(const ChannelTiling& tiling, const ChannelShare<pack>& share, double (&totals)[sums][pack],
                          Read read, Add add) {
@@ -80,16 +96,11 @@ __device__ void sum_part(const ChannelTiling& tiling, const ChannelShare<pack>& 
   __shared__ double stage[sums * pack][block_threads];  // rather than in registers, of which there are too few
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = 0; i < sums * pack; ++i) stage[i][thread] = 0;
-  const std::int64_t end = share.has_channels ? share.end : share.row;
-  for (std::int64_t row = share.row; row < end;) {
+  std::int64_t at = share.at;
+  for (int rows = share.count; rows > 0; rows -= run_rows, at += run_rows * share.step) {
     C run[sums][pack] = {};
-    for (int i = 0; i < run_rows && row < end; i += batch, row += std::int64_t{batch} * share.step) {
-      decltype(read(row)) in[batch] = {};
-      for (int b = 0; b < batch; ++b)
-        if (row + b * share.step < end) in[b] = read(row + b * share.step);
-      for (int b = 0; b < batch; ++b)
-        if (row + b * share.step < end) add(in[b], row + b * share.step, run);
-    }
+    for_each_row_of_channels<batch>(at, share.step, rows < run_rows ? rows : run_rows, read,
+                                    [&](const auto& in, std::int64_t place) { add(in, place, run); });
     for (int s = 0; s < sums; ++s)
       for (int e = 0; e < pack; ++e) stage[s * pack + e][thread] += static_cast<double>(run[s][e]);
   }

@@ -39,16 +39,17 @@ void for_each(const Context& context, std::int64_t count, F f) {
   if (count > 0) launch(context, (count + block_threads - 1) / block_threads, for_each_kernel<F>, count, f);
 }
 
-template <class F>
-__global__ void for_each_row_kernel(std::int64_t rows, F f) {
+template <int blocks, class F>
+__global__ void __launch_bounds__(block_threads, blocks) for_each_row_kernel(std::int64_t rows, F f) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) f(row);
 }
 
 /// f(row) for 0 <= row < rows, called by all threads of a block together: it takes elements threadIdx.x, threadIdx.x +
-/// block_threads, .. of the row (`for_row`), and may call what is in block.cuh.
-template <class F>
+/// block_threads, .. of the row (`for_row`), and may call what is in block.cuh. Registers suffice for so many blocks at
+/// once: several keep the memory busy.
+template <int blocks = 1, class F>
 void for_each_row(const Context& context, std::int64_t rows, F f) {
-  if (rows > 0) launch(context, rows, for_each_row_kernel<F>, rows, f);
+  if (rows > 0) launch(context, rows, for_each_row_kernel<blocks, F>, rows, f);
 }
 
 /// f(i) for the calling thread's share of begin <= i < end, within for_each_row.

@@ -87,14 +87,23 @@ __host__ __device__ bool is_pack(const T* x) {
   return reinterpret_cast<std::uintptr_t>(x) % (pack * sizeof(T)) == 0;
 }
 
-/// For begin <= i < end, by the threads of a group: several(i) for the packs of elements from `first` on, one(i) for
-/// the elements before and behind them.
-template <int pack, class Several, class One>
-__device__ void for_packs(const RowGroup& group, std::int64_t begin, std::int64_t end, std::int64_t first,
+/// For begin <= i < end, by the threads of a group: several(i, read(i)) for the packs of elements from `first` on,
+/// one(i) for the elements before and behind them. A thread reads some packs before it uses the first of them, so that
+/// it waits for memory less often.
+template <int pack, class Read, class Several, class One>
+__device__ void for_packs(const RowGroup& group, std::int64_t begin, std::int64_t end, std::int64_t first, Read read,
                           Several several, One one) {
+  constexpr int batch = 4;
   first = first < end ? first : end;
   const std::int64_t rest = first + (end - first) / pack * pack;
-  for (std::int64_t i = first + group.member * pack; i < rest; i += group.threads * pack) several(i);
+  const std::int64_t step = std::int64_t{group.threads} * pack;
+  for (std::int64_t i = first + group.member * pack; i < rest; i += batch * step) {
+    decltype(read(i)) values[batch] = {};
+    for (int b = 0; b < batch; ++b)
+      if (i + b * step < rest) values[b] = read(i + b * step);
+    for (int b = 0; b < batch; ++b)
+      if (i + b * step < rest) several(i + b * step, values[b]);
+  }
   for (std::int64_t i = begin + group.member; i < first; i += group.threads) one(i);
   for (std::int64_t i = rest + group.member; i < end; i += group.threads) one(i);
 }
@@ -106,8 +115,8 @@ __device__ void transform_row(const RowGroup& group, const T* from, T* to, std::
   const std::int64_t before = before_pack(to + begin);
   for_packs<pack>(
       group, begin, end, before == before_pack(from + begin) ? begin + before : end,
-      [&](std::int64_t i) {
-        auto several = *reinterpret_cast<const Pack<T, pack>*>(from + i);
+      [&](std::int64_t i) { return *reinterpret_cast<const Pack<T, pack>*>(from + i); },
+      [&](std::int64_t i, Pack<T, pack> several) {
         for (int e = 0; e < pack; ++e) several.at[e] = f(i + e, several.at[e]);
         *reinterpret_cast<Pack<T, pack>*>(to + i) = several;
       },
@@ -118,13 +127,13 @@ __device__ void transform_row(const RowGroup& group, const T* from, T* to, std::
 template <class T, class F>
 __device__ void read_row(const RowGroup& group, const T* x, std::int64_t begin, std::int64_t end, F f) {
   constexpr int pack = 16 / sizeof(T);
-  // By value: through a reference elements would be read one by one.
-  const auto all_of = [&](std::int64_t i, const Pack<T, pack> several) {
-    for (int e = 0; e < pack; ++e) f(i + e, several.at[e]);
-  };
   for_packs<pack>(
       group, begin, end, begin + before_pack(x + begin),
-      [&](std::int64_t i) { all_of(i, *reinterpret_cast<const Pack<T, pack>*>(x + i)); },
+      [&](std::int64_t i) { return *reinterpret_cast<const Pack<T, pack>*>(x + i); },
+      // By value: through a reference elements would be read one by one.
+      [&](std::int64_t i, const Pack<T, pack> several) {
+        for (int e = 0; e < pack; ++e) f(i + e, several.at[e]);
+      },
       [&](std::int64_t i) { f(i, x[i]); });
 }
 

@@ -9,11 +9,12 @@ namespace heddle::cuda {
 
 namespace {
 
-/// Elements that a thread maps at once, and sums at once: there each of them takes several registers more.
+/// Channels that a thread has. Each of them takes several registers, and a thread that has few leaves room for others.
 template <class T>
-inline constexpr int map_pack = 16 / static_cast<int>(sizeof(T));
-template <class T>
-inline constexpr int sum_pack = 16 / static_cast<int>(std::max(sizeof(T), sizeof(float)));
+inline constexpr int pack_of = 16 / static_cast<int>(std::max(sizeof(T), sizeof(float)));
+
+/// Blocks of a multiprocessor: with more of them, registers would not suffice.
+inline constexpr int blocks_at_once = 3;
 
 struct RowSizes {
   explicit RowSizes(const Tensor& x) : channels(x.shape().back()), rows(channels == 0 ? 0 : x.numel() / channels) {}
@@ -116,21 +117,25 @@ void moments_as(const Context& context, const Tensor& x, Tensor& moments) {
   const T* const values = x.as<const T>();
   C* const result = moments.as<C>();
   PartMoments* const partial = parts > 1 ? context.scratch<PartMoments>(channels * parts) : nullptr;
-  for_each_row(context, tiling.units(), [=] __device__(std::int64_t unit) {
+  for_each_row<blocks_at_once>(context, tiling.units(), [=] __device__(std::int64_t unit) {
     const ChannelShare<pack> share(tiling, unit);
     const std::int64_t count = share.end - share.first_row;
     C about[pack] = {};
     if (share.has_channels) {
       constexpr int max_samples = 8;
       const int samples = static_cast<int>(std::min<std::int64_t>(count, max_samples));
-      for (int sample = 0; sample < samples; ++sample) {
-        const auto at = load<pack>(values + (share.first_row + count * sample / samples) * channels + share.channel);
-        for (int e = 0; e < pack; ++e) about[e] += static_cast<C>(at.at[e]) / static_cast<C>(samples);
-      }
+      Pack<T, pack> of_sample[max_samples] = {};
+      for (int sample = 0; sample < max_samples; ++sample)
+        if (sample < samples)
+          of_sample[sample] =
+              load<pack>(values + (share.first_row + count * sample / samples) * channels + share.channel);
+      for (int sample = 0; sample < max_samples; ++sample)
+        for (int e = 0; e < pack && sample < samples; ++e)
+          about[e] += static_cast<C>(of_sample[sample].at[e]) / static_cast<C>(samples);
     }
     double totals[2][pack];
     sum_part<C, 4>(
-        tiling, share, totals, [&](std::int64_t row) { return load<pack>(values + row * channels + share.channel); },
+        tiling, share, totals, [&](std::int64_t at) { return load<pack>(values + at); },
         [&](const Pack<T, pack>& in, std::int64_t, C(&run)[2][pack]) {
           for (int e = 0; e < pack; ++e) {
             const C offset = static_cast<C>(in.at[e]) - about[e];
@@ -171,37 +176,12 @@ void moments_as(const Context& context, const Tensor& x, Tensor& moments) {
   });
 }
 
-template <class T, int pack, NormActivation activation>
-void normalize_as(const Context& context, const Tensor& x, const Affine<Compute<T>>& affine, const Tensor& residual,
-                  Tensor& y) {
-  using C = Compute<T>;
-  const RowSizes sizes(x);
-  const std::int64_t channels = sizes.channels;
-  const ChannelTiling tiling = map_tiling(sizes, pack);
-  const T* const from = x.as<const T>();
-  const T* const more = data_or_null<const T>(residual);
-  T* const to = y.as<T>();
-  for_each_row(context, tiling.units(), [=] __device__(std::int64_t unit) {
-    const ChannelShare<pack> share(tiling, unit);
-    const AffineValues<C, pack> of(affine, share);
-    if (!share.has_channels) return;
-    for (std::int64_t row = share.row; row < share.end; row += share.step) {
-      const std::int64_t at = row * channels + share.channel;
-      const auto in = load<pack>(from + at);
-      Pack<T, pack> added{};
-      if (more != nullptr) added = load<pack>(more + at);
-      Pack<T, pack> out;
-      for (int e = 0; e < pack; ++e) {
-        C value = (static_cast<C>(in.at[e]) - of.mean[e]) * of.factor[e] + of.offset[e];
-        if (more != nullptr) value += static_cast<C>(added.at[e]);
-        out.at[e] = static_cast<T>(activated<activation>(value, of.slope[e]));
-      }
-      store(to + at, out);
-    }
-  });
-}
-
 /// One row's elements of a thread's channels.
+template <class T, int pack>
+struct ForwardInputs {
+  Pack<T, pack> x;
+  Pack<T, pack> residual;
+};
 template <class T, int pack>
 struct BackwardInputs {
   Pack<T, pack> x;
@@ -210,66 +190,99 @@ struct BackwardInputs {
 };
 
 template <class T, int pack, NormActivation activation>
+void normalize_as(const Context& context, const Tensor& x, const Affine<Compute<T>>& affine, const Tensor& residual,
+                  Tensor& y) {
+  using C = Compute<T>;
+  const RowSizes sizes(x);
+  const ChannelTiling tiling = map_tiling(sizes, pack);
+  const T* const from = x.as<const T>();
+  const T* const more = data_or_null<const T>(residual);
+  T* const to = y.as<T>();
+  for_each_row<blocks_at_once>(context, tiling.units(), [=] __device__(std::int64_t unit) {
+    const ChannelShare<pack> share(tiling, unit);
+    const AffineValues<C, pack> of(affine, share);
+    const auto read = [&](std::int64_t at) {
+      ForwardInputs<T, pack> in;
+      in.x = load<pack>(from + at);
+      if (more != nullptr) in.residual = load<pack>(more + at);
+      return in;
+    };
+    for_each_row_of_channels<4>(share.at, share.step, share.count, read,
+                                [&](const ForwardInputs<T, pack>& in, std::int64_t at) {
+                                  Pack<T, pack> out;
+                                  for (int e = 0; e < pack; ++e) {
+                                    C value = (static_cast<C>(in.x.at[e]) - of.mean[e]) * of.factor[e] + of.offset[e];
+                                    if (more != nullptr) value += static_cast<C>(in.residual.at[e]);
+                                    out.at[e] = static_cast<T>(activated<activation>(value, of.slope[e]));
+                                  }
+                                  store(to + at, out);
+                                });
+  });
+}
+
+/// With a residual the mask is the output's sign, else it is computed again from x.
+template <class T, int pack, NormActivation activation, bool has_residual>
 void backward_sums_as(const Context& context, const Tensor& x, const Affine<Compute<T>>& affine, const Tensor& y,
                       const Tensor& dy, Tensor& sums, Tensor& dresidual) {
   using C = Compute<T>;
   constexpr int count = activation == NormActivation::prelu ? 3 : 2;
+  constexpr int batch = activation == NormActivation::none ? 4 : 2;  // as many as registers suffice for
   const RowSizes sizes(x);
   const std::int64_t channels = sizes.channels;
   const ChannelTiling tiling = sum_tiling(sizes, pack, count);
   const std::int64_t parts = tiling.parts;
   const T* const from = x.as<const T>();
   const T* const gradient = dy.as<const T>();
-  // With a residual the mask is the output's sign, else it is computed again from x.
   const T* const output = data_or_null<const T>(y);
   T* const passed = data_or_null<T>(dresidual);
   C* const result = sums.as<C>();
   double* const partial = parts > 1 ? context.scratch<double>(count * channels * parts) : nullptr;
-  for_each_row(context, tiling.units(), [=] __device__(std::int64_t unit) {
+  const auto set = [=] __device__(std::int64_t at, double sum) {
+    result[at] = static_cast<C>(sum);
+    if (count == 2 && at < channels) result[2 * channels + at] = 0;  // there is no slope
+  };
+  for_each_row<blocks_at_once>(context, tiling.units(), [=] __device__(std::int64_t unit) {
     const ChannelShare<pack> share(tiling, unit);
     const AffineValues<C, pack> of(affine, share);
     double totals[count][pack];
-    const auto read = [&](std::int64_t row) {
-      const std::int64_t at = row * channels + share.channel;
+    const auto read = [&](std::int64_t at) {
       BackwardInputs<T, pack> in;
       in.x = load<pack>(from + at);
       in.dy = load<pack>(gradient + at);
-      if (output != nullptr) in.y = load<pack>(output + at);
+      if (has_residual) in.y = load<pack>(output + at);
       return in;
     };
-    sum_part<C, 2>(
-        tiling, share, totals, read, [&](const BackwardInputs<T, pack>& in, std::int64_t row, C(&run)[count][pack]) {
+    sum_part<C, batch>(
+        tiling, share, totals, read, [&](const BackwardInputs<T, pack>& in, std::int64_t at, C(&run)[count][pack]) {
           Pack<T, pack> pass;
           for (int e = 0; e < pack; ++e) {
             const C from_mean = static_cast<C>(in.x.at[e]) - of.mean[e];
-            const C pre = output != nullptr ? static_cast<C>(in.y.at[e]) : from_mean * of.factor[e] + of.offset[e];
+            const C pre = has_residual ? static_cast<C>(in.y.at[e]) : from_mean * of.factor[e] + of.offset[e];
             const C upstream = static_cast<C>(in.dy.at[e]);
             const C g = through<activation>(upstream, pre, of.slope[e]);
             run[0][e] += g;
-            run[1][e] += g * (from_mean * of.inverse[e]);
+            run[1][e] += g * from_mean;
             if constexpr (activation == NormActivation::prelu) run[2][e] += pre > C(0) ? C(0) : upstream * pre;
             pass.at[e] = static_cast<T>(g);
           }
-          if (passed != nullptr) store(passed + row * channels + share.channel, pass);
+          if (passed != nullptr) store(passed + at, pass);
         });
     if (share.line != 0 || !share.has_channels) return;
+    for (int e = 0; e < pack; ++e) totals[1][e] *= static_cast<double>(affine.inverse[share.channel + e]);
     for (int e = 0; e < pack; ++e)
       for (int s = 0; s < count; ++s) {
         const std::int64_t at = s * channels + share.channel + e;
         if (partial != nullptr)
           partial[at * parts + share.part] = totals[s][e];
         else
-          result[at] = static_cast<C>(totals[s][e]);
+          set(at, totals[s][e]);
       }
   });
   if (partial != nullptr)
     for_each_row(context, count * channels, [=] __device__(std::int64_t at) {
       const double sum = row_sum(0, parts, [&](std::int64_t part) { return partial[at * parts + part]; });
-      if (threadIdx.x == 0) result[at] = static_cast<C>(sum);
+      if (threadIdx.x == 0) set(at, sum);
     });
-  if (activation != NormActivation::prelu && channels > 0)
-    check(cudaMemsetAsync(result + 2 * channels, 0, static_cast<std::size_t>(channels) * sizeof(C), context.stream()),
-          "cudaMemsetAsync");
 }
 
 template <class T, int pack, NormActivation activation>
@@ -283,32 +296,35 @@ void backward_input_as(const Context& context, const Tensor& x, const Affine<Com
   const T* const gradient = dy.as<const T>();
   const C* const totals = count > 0 ? sums.as<const C>() : nullptr;
   T* const to = dx.as<T>();
-  for_each_row(context, tiling.units(), [=] __device__(std::int64_t unit) {
+  for_each_row<blocks_at_once>(context, tiling.units(), [=] __device__(std::int64_t unit) {
     const ChannelShare<pack> share(tiling, unit);
     const AffineValues<C, pack> of(affine, share);
-    if (!share.has_channels) return;
     // dx = factor * g - constant - (x - mean) * tilt
     C constant[pack] = {};
     C tilt[pack] = {};
-    if (totals != nullptr)
+    if (totals != nullptr && share.has_channels)
       for (int e = 0; e < pack; ++e) {
         const C part = of.factor[e] / static_cast<C>(count);
         constant[e] = part * totals[share.channel + e];
         tilt[e] = part * totals[channels + share.channel + e] * of.inverse[e];
       }
-    for (std::int64_t row = share.row; row < share.end; row += share.step) {
-      const std::int64_t at = row * channels + share.channel;
-      const auto in = load<pack>(from + at);
-      const auto upstream = load<pack>(gradient + at);
-      Pack<T, pack> out;
-      for (int e = 0; e < pack; ++e) {
-        const C from_mean = static_cast<C>(in.at[e]) - of.mean[e];
-        const C pre = from_mean * of.factor[e] + of.offset[e];
-        const C g = through<activation>(static_cast<C>(upstream.at[e]), pre, of.slope[e]);
-        out.at[e] = static_cast<T>(of.factor[e] * g - constant[e] - from_mean * tilt[e]);
-      }
-      store(to + at, out);
-    }
+    const auto read = [&](std::int64_t at) {
+      BackwardInputs<T, pack> in;
+      in.x = load<pack>(from + at);
+      in.dy = load<pack>(gradient + at);
+      return in;
+    };
+    for_each_row_of_channels<4>(share.at, share.step, share.count, read,
+                                [&](const BackwardInputs<T, pack>& in, std::int64_t at) {
+                                  Pack<T, pack> out;
+                                  for (int e = 0; e < pack; ++e) {
+                                    const C from_mean = static_cast<C>(in.x.at[e]) - of.mean[e];
+                                    const C pre = from_mean * of.factor[e] + of.offset[e];
+                                    const C g = through<activation>(static_cast<C>(in.dy.at[e]), pre, of.slope[e]);
+                                    out.at[e] = static_cast<T>(of.factor[e] * g - constant[e] - from_mean * tilt[e]);
+                                  }
+                                  store(to + at, out);
+                                });
   });
 }
 
@@ -321,7 +337,7 @@ namespace heddle {
 template <>
 void NormalizationKernelsOn<cuda::Context>::moments(const Tensor& x, Tensor& moments) const {
   visit_floating(x.dtype(), "moments", [&]<class T>(T) {
-    constexpr int pack = cuda::sum_pack<T>;
+    constexpr int pack = cuda::pack_of<T>;
     if (cuda::is_packable<pack>(x.shape().back(), x.as<T>()))
       cuda::moments_as<T, pack>(context_, x, moments);
     else
@@ -336,7 +352,7 @@ void NormalizationKernelsOn<cuda::Context>::normalize(const ChannelNorm& norm, c
   visit_floating(x.dtype(), "normalize", [&]<class T>(T) {
     const cuda::Affine<Compute<T>> affine(norm);
     visit_activation(norm.activation, [&]<class Activation>(Activation) {
-      constexpr int pack = cuda::map_pack<T>;
+      constexpr int pack = cuda::pack_of<T>;
       if (cuda::is_packable<pack>(x.shape().back(), x.as<T>(), cuda::data_or_null<T>(residual), y.as<T>()))
         cuda::normalize_as<T, pack, Activation::value>(context_, x, affine, residual, y);
       else
@@ -353,12 +369,17 @@ void NormalizationKernelsOn<cuda::Context>::normalize_backward_sums(const Channe
   visit_floating(x.dtype(), "normalize_backward_sums", [&]<class T>(T) {
     const cuda::Affine<Compute<T>> affine(norm);
     visit_activation(norm.activation, [&]<class Activation>(Activation) {
-      constexpr int pack = cuda::sum_pack<T>;
-      if (cuda::is_packable<pack>(x.shape().back(), x.as<T>(), cuda::data_or_null<T>(y), dy.as<T>(),
-                                  cuda::data_or_null<T>(dresidual)))
-        cuda::backward_sums_as<T, pack, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
-      else
-        cuda::backward_sums_as<T, 1, Activation::value>(context_, x, affine, y, dy, sums, dresidual);
+      constexpr int pack = cuda::pack_of<T>;
+      const auto with = [&](auto of_pack, auto has_residual) {
+        cuda::backward_sums_as<T, of_pack.value, Activation::value, has_residual.value>(context_, x, affine, y, dy,
+                                                                                        sums, dresidual);
+      };
+      const bool is_packed = cuda::is_packable<pack>(x.shape().back(), x.as<T>(), cuda::data_or_null<T>(y), dy.as<T>(),
+                                                     cuda::data_or_null<T>(dresidual));
+      const auto with_pack = [&](auto of_pack) {
+        y.defined() ? with(of_pack, std::true_type{}) : with(of_pack, std::false_type{});
+      };
+      is_packed ? with_pack(std::integral_constant<int, pack>{}) : with_pack(std::integral_constant<int, 1>{});
     });
   });
 }
@@ -371,7 +392,7 @@ void NormalizationKernelsOn<cuda::Context>::normalize_backward_input(const Chann
   visit_floating(x.dtype(), "normalize_backward_input", [&]<class T>(T) {
     const cuda::Affine<Compute<T>> affine(norm);
     visit_activation(norm.activation, [&]<class Activation>(Activation) {
-      constexpr int pack = cuda::map_pack<T>;
+      constexpr int pack = cuda::pack_of<T>;
       if (cuda::is_packable<pack>(x.shape().back(), x.as<T>(), dy.as<T>(), dx.as<T>()))
         cuda::backward_input_as<T, pack, Activation::value>(context_, x, affine, dy, sums, count, dx);
       else
