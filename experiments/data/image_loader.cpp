@@ -29,8 +29,7 @@ std::int64_t slots_of(std::int64_t images_ahead, std::int64_t image_floats) {
 
 void describe(Describer& d, LoaderConfig& c) {
   d.field("threads", c.threads, between(0, 1024),
-          "threads of each rank that decode and augment encoded images ahead of the step; 0: as many as it computes "
-          "with");
+          "threads of each rank that read and augment images ahead of the step; 0: as many as it computes with");
   d.field("prefetch", c.prefetch, between(0, 1024),
           "steps whose images are read ahead, within 256 MiB for each rank; 0: none, the computing threads read the "
           "images when the step needs them");

@@ -1,6 +1,6 @@
-// From a data set's images to the tensors that a model takes, on one rank. Encoded training images are read ahead of
-// the step by the threads of a loader; others, and all with data.loader.prefetch = 0, by the computing threads when the
-// step needs them.
+// From a data set's images to the tensors that a model takes, on one rank. Encoded training images, and on a GPU all,
+// are read ahead of the step by the threads of a loader; others, and all with data.loader.prefetch = 0, by the
+// computing threads when the step needs them.
 #pragma once
 
 #include <cstdint>

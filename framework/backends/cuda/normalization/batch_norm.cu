@@ -268,7 +268,9 @@ void backward_sums_as(const Context& context, const Tensor& x, const Affine<Comp
           if (passed != nullptr) store(passed + at, pass);
         });
     if (share.line != 0 || !share.has_channels) return;
-    for (int e = 0; e < pack; ++e) totals[1][e] *= static_cast<double>(affine.inverse[share.channel + e]);
+    // Without rows, the inverse deviation is not a number, and the sums are 0.
+    for (int e = 0; e < pack && share.first_row < share.end; ++e)
+      totals[1][e] *= static_cast<double>(affine.inverse[share.channel + e]);
     for (int e = 0; e < pack; ++e)
       for (int s = 0; s < count; ++s) {
         const std::int64_t at = s * channels + share.channel + e;
