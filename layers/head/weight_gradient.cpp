@@ -9,9 +9,9 @@ namespace heddle {
 
 /// A micro-batch's rows [B, d] in the form in which tiles of classes are multiplied with them.
 struct PackedRows {
-  PackedRows(const Tensor& rows, const ClassTiles& tiles)
-      : for_logits(rows, true, tiles.tile_size(), tiles.size() / tiles.tile_size()),
-        for_weights(rows, false, tiles.tile_size(), tiles.size() / tiles.tile_size()) {}
+  /// For this many tiles; those of one are multiplied as they are.
+  PackedRows(const Tensor& rows, std::int64_t tile_size, std::int64_t tiles)
+      : for_logits(rows, true, tile_size, tiles), for_weights(rows, false, tile_size, tiles) {}
   PackedOperand for_logits;
   PackedOperand for_weights;
 };
@@ -98,9 +98,14 @@ void WeightGradient::add_bias_gradient(const Tensor& by_product, Tensor& sum) co
 
 void WeightGradient::for_each(const std::function<void(const ClassTile&, const ClassGradient&)>& consumer) const {
   const MemoryScope scope(device_, Category::workspace);
+  // Both forms of all micro-batches' rows exist at once. Larger ones would outgrow the head, and are not packed.
+  constexpr std::int64_t max_packed_bytes = std::int64_t{256} << 20;
+  std::int64_t packed_bytes = 0;
+  for (const KeptRows& kept : kept_) packed_bytes += 2 * kept.operand.bytes();
+  const std::int64_t tiles = packed_bytes <= max_packed_bytes ? tiles_.size() / tiles_.tile_size() : 1;
   std::vector<PackedRows> packed;
   if (goes_by_class())
-    for (const KeptRows& kept : kept_) packed.emplace_back(kept.operand, tiles_);
+    for (const KeptRows& kept : kept_) packed.emplace_back(kept.operand, tiles_.tile_size(), tiles);
   tiles_.for_each([&](const ClassTile& tile) { consumer(tile, of_tile(tile, packed)); },
                   copies_ != nullptr ? TileWork::shared : TileWork::own);
 }

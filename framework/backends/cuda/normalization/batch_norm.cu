@@ -9,37 +9,6 @@ namespace heddle::cuda {
 
 namespace {
 
-/// Channels that a thread has. Each of them takes several registers, and a thread that has few leaves room for others.
-template <class T>
-inline constexpr int pack_of = 16 / static_cast<int>(std::max(sizeof(T), sizeof(float)));
-
-/// Blocks of a multiprocessor: with more of them, registers would not suffice.
-inline constexpr int blocks_at_once = 3;
-
-struct RowSizes {
-  explicit RowSizes(const Tensor& x) : channels(x.shape().back()), rows(channels == 0 ? 0 : x.numel() / channels) {}
-  std::int64_t channels;
-  std::int64_t rows;
-};
-
-/// For kernels that map elements: enough rows per thread that the values of a channel are worth reading.
-ChannelTiling map_tiling(const RowSizes& sizes, int pack) {
-  ChannelTiling tiling(sizes.rows, sizes.channels, pack, 4, max_blocks);
-  tiling.parts =
-      std::min(tiling.parts, std::max<std::int64_t>(1, max_blocks / std::max<std::int64_t>(1, tiling.tiles)));
-  return tiling;
-}
-
-/// For `sums` sums per channel whose parts fit the scratch: enough blocks to keep a large GPU busy.
-ChannelTiling sum_tiling(const RowSizes& sizes, int pack, std::int64_t sums) {
-  constexpr std::int64_t wanted = 1024;  // blocks
-  constexpr std::int64_t doubles = Context::scratch_bytes / static_cast<std::int64_t>(sizeof(double));
-  ChannelTiling tiling(sizes.rows, sizes.channels, pack, 16,
-                       doubles / std::max<std::int64_t>(1, sums * sizes.channels));
-  tiling.parts = std::min(tiling.parts, std::max<std::int64_t>(1, wanted / std::max<std::int64_t>(1, tiling.tiles)));
-  return tiling;
-}
-
 /// The affine map of each channel: pre = (x - mean) * factor + offset.
 template <class C>
 struct Affine {
