@@ -36,6 +36,7 @@ class GpuBench {
     for (const DType dtype : dtypes) {
       backbone(ModelType::resnet18, "resnet18", dtype);
       backbone(ModelType::iresnet50, "iresnet50", dtype);
+      backbone(ModelType::vit_t, "vit_t", dtype);
     }
     for (const std::int64_t millions : {1, 5, 63}) head(millions * million);
     return rows_.take();
