@@ -30,15 +30,14 @@ struct Attend {
     C most = -std::numeric_limits<C>::infinity();
     C sum = 0;
     C scores[AttentionShape<T>::columns];
-    for (std::int64_t first = 0; first < h.tokens; first += AttentionShape<T>::others) {
-      const int count = AttentionShape<T>::others_from(first, h.tokens);
+    AttentionShape<T>::for_each_others(h.tokens, [&](std::int64_t first, int count) {
       block.multiply({{queries, keys.from(first)}}, count, {&scores});
       C largest = most;
       block.for_each_column(count, [&](int i, int) { largest = larger(largest, in.scale * scores[i]); });
       if (block.first_column() < count) sum *= exponential(most - largest);
       most = largest;
       block.for_each_column(count, [&](int i, int) { sum += exponential(in.scale * scores[i] - most); });
-    }
+    });
     const C largest = block.reduce_row(most, [](C a, C b) { return larger(a, b); });
     sum = block.reduce_row(sum > C(0) ? sum * exponential(most - largest) : sum, [](C a, C b) { return a + b; });
     const C log_sum = largest + std::log(sum);
@@ -46,8 +45,7 @@ struct Attend {
 
     for (int begin = 0; begin < h.features; begin += AttentionShape<T>::features) {
       WeightedSums<T> result;
-      for (std::int64_t first = 0; first < h.tokens; first += AttentionShape<T>::others) {
-        const int count = AttentionShape<T>::others_from(first, h.tokens);
+      AttentionShape<T>::for_each_others(h.tokens, [&](std::int64_t first, int count) {
         block.multiply({{queries, keys.from(first)}}, count, {&scores});
         C shares[AttentionShape<T>::columns] = {};
         block.for_each_column(count, [&](int i, int column) {
@@ -55,7 +53,7 @@ struct Attend {
                       in.factor(rows.pair, rows.first + block.row(), first + column);
         });
         block.add_weighted(shares, 0, values.from(first), count, begin, result);
-      }
+      });
       block.store(result, begin, C(1), y + h.vector(rows.pair, rows.first), h.step());
     }
   }
@@ -69,7 +67,7 @@ struct BackwardInputs : AttentionInputs<T> {
   const C* log_sums;
 
   __device__ VectorRows<T> dy_of(std::int64_t pair) const {
-    return {dy + this->heads.vector(pair, 0), this->heads.step(), this->are_packed};
+    return {dy + this->heads.vector(pair, 0), this->heads.step()};
   }
   __device__ C share(C score, C log_sum) const { return exponential(this->scale * score - log_sum); }
 };
@@ -94,7 +92,7 @@ struct QueriesBackward {
 
     C scores[AttentionShape<T>::columns];
     C gradients[AttentionShape<T>::columns];
-    // Of the shares of some keys, before the softmax's part of it.
+    // scores: the shares of some keys; gradients: those by the shares.
     const auto compute = [&](std::int64_t first, int count) {
       block.multiply({{queries, in.part(rows.pair, 1).from(first)}, {dy, in.part(rows.pair, 2).from(first)}}, count,
                      {&scores, &gradients});
@@ -104,23 +102,21 @@ struct QueriesBackward {
       });
     };
     C total = 0;
-    for (std::int64_t first = 0; first < h.tokens; first += AttentionShape<T>::others) {
-      const int count = AttentionShape<T>::others_from(first, h.tokens);
+    AttentionShape<T>::for_each_others(h.tokens, [&](std::int64_t first, int count) {
       compute(first, count);
       block.for_each_column(count, [&](int i, int) { total += scores[i] * gradients[i]; });
-    }
+    });
     const C mean = block.reduce_row(total, [](C a, C b) { return a + b; });
     if (block.is_first_of_row()) means[place] = mean;
 
     for (int begin = 0; begin < h.features; begin += AttentionShape<T>::features) {
       WeightedSums<T> result;
-      for (std::int64_t first = 0; first < h.tokens; first += AttentionShape<T>::others) {
-        const int count = AttentionShape<T>::others_from(first, h.tokens);
+      AttentionShape<T>::for_each_others(h.tokens, [&](std::int64_t first, int count) {
         compute(first, count);
         C weights[AttentionShape<T>::columns] = {};
         block.for_each_column(count, [&](int i, int) { weights[i] = scores[i] * (gradients[i] - mean); });
         block.add_weighted(weights, 0, in.part(rows.pair, 1).from(first), count, begin, result);
-      }
+      });
       block.store(result, begin, in.scale, dqkv + h.part(rows.pair, rows.first, 0), 3 * h.step());
     }
   }
@@ -148,8 +144,7 @@ struct KeysBackward {
     for (int begin = 0; begin < h.features; begin += AttentionShape<T>::features) {
       WeightedSums<T> dk;
       WeightedSums<T> dv;
-      for (std::int64_t first = 0; first < h.tokens; first += AttentionShape<T>::others) {
-        const int count = AttentionShape<T>::others_from(first, h.tokens);
+      AttentionShape<T>::for_each_others(h.tokens, [&](std::int64_t first, int count) {
         const VectorRows<T> q = in.part(rows.pair, 0).from(first);
         const VectorRows<T> dy = in.dy_of(rows.pair).from(first);
         block.multiply({{keys, q}, {values, dy}}, count, {&scores, &gradients});
@@ -164,7 +159,7 @@ struct KeysBackward {
         });
         block.add_weighted(weights, 0, q, count, begin, dk);
         block.add_weighted(shares, 1, dy, count, begin, dv);
-      }
+      });
       block.store(dk, begin, in.scale, dqkv + h.part(rows.pair, rows.first, 1), 3 * h.step());
       block.store(dv, begin, C(1), dqkv + h.part(rows.pair, rows.first, 2), 3 * h.step());
     }
@@ -199,8 +194,7 @@ void AttentionKernelsOn<cuda::Context>::attention_backward(const Tensor& qkv, do
   if (qkv.numel() == 0) return;
   visit_floating(qkv.dtype(), "attention", [&]<class T>(T) {
     using C = Compute<T>;
-    cuda::BackwardInputs<T> in{{qkv, scale, dropout}, dy.as<const T>(), log_sums.as<const C>()};
-    in.are_packed = in.are_packed && cuda::are_vectors_packed(in.heads, in.dy);
+    const cuda::BackwardInputs<T> in{{qkv, scale, dropout}, dy.as<const T>(), log_sums.as<const C>()};
     C* const means = reinterpret_cast<C*>(workspace.as<std::byte>());
     cuda::for_each_block_of_rows<T>(context_, in.heads, cuda::QueriesBackward<T>{in, means, dqkv.as<T>()});
     cuda::for_each_block_of_rows<T>(context_, in.heads, cuda::KeysBackward<T>{in, means, dqkv.as<T>()});

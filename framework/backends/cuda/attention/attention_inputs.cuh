@@ -30,17 +30,9 @@ template <class T>
 struct VectorRows {
   const T* at;
   std::int64_t step;
-  bool are_packed;  // 16 bytes of a vector can be read at once
 
-  __device__ VectorRows from(std::int64_t first) const { return {at + first * step, step, are_packed}; }
+  __device__ VectorRows from(std::int64_t first) const { return {at + first * step, step}; }
 };
-
-template <class T>
-bool are_vectors_packed(const Heads& heads, const T* data) {
-  constexpr std::size_t bytes = 16;
-  return static_cast<std::size_t>(heads.features) * sizeof(T) % bytes == 0 &&
-         reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
-}
 
 template <class T>
 struct AttentionInputs {
@@ -48,7 +40,6 @@ struct AttentionInputs {
   Heads heads;
   const T* qkv;
   C scale;
-  bool are_packed;
   AttentionDropout dropout;
   PhiloxBlock words;  // purpose_key() of dropout.key
   float limit;
@@ -58,7 +49,6 @@ struct AttentionInputs {
       : heads{tensor.shape()[0], tensor.shape()[1], tensor.shape()[2], static_cast<int>(tensor.shape()[4])},
         qkv(tensor.as<const T>()),
         scale(static_cast<C>(scores_scale)),
-        are_packed(are_vectors_packed(heads, qkv)),
         dropout(given),
         words(purpose_key(given.key.key, given.key.purpose)),
         limit(static_cast<float>(given.probability)),
@@ -66,7 +56,7 @@ struct AttentionInputs {
 
   /// The queries, keys or values of a pair.
   __device__ VectorRows<T> part(std::int64_t pair, int part) const {
-    return {qkv + heads.part(pair, 0, part), 3 * heads.step(), are_packed};
+    return {qkv + heads.part(pair, 0, part), 3 * heads.step()};
   }
 
   /// What dropout multiplies a key's weight for a query by: 0 with the probability, else 1 / (1 - probability).

@@ -30,8 +30,11 @@ struct AttentionShape {
   static constexpr int sums_of_warp = (sum_tiles + warps - 1) / warps;
   static_assert(score_tiles <= warps);
 
-  __device__ static int others_from(std::int64_t first, std::int64_t tokens) {
-    return static_cast<int>(tokens - first < others ? tokens - first : others);
+  /// f(first, count) for tokens in groups of at most `others`.
+  template <class F>
+  __device__ static void for_each_others(std::int64_t tokens, F f) {
+    for (std::int64_t first = 0; first < tokens; first += others)
+      f(first, static_cast<int>(tokens - first < others ? tokens - first : others));
   }
 };
 
@@ -184,7 +187,7 @@ class AttentionBlock {
   /// Which sixteen rows, and which features, the i-th tile of a warp has.
   __device__ static int strip(int i) { return (warp() + i * Shape::warps) % Shape::strips; }
   __device__ static int first_feature(int i) { return (warp() + i * Shape::warps) / Shape::strips * tile_side; }
-  /// Of the vectors' features from `begin` on, up to whole tiles.
+  /// The number of features from `begin` on that shared memory has, rounded up to whole tiles.
   __device__ int depth(int begin) const {
     const int left = features_ - begin < Shape::features ? features_ - begin : Shape::features;
     return (left + tile_side - 1) / tile_side * tile_side;
@@ -210,17 +213,9 @@ class AttentionBlock {
     for (int i = static_cast<int>(threadIdx.x); i < most * packs; i += block_threads) {
       const int at = i / packs;
       const int feature = i % packs * pack;
-      const T* const vector = first + at * from.step + feature;
-      Pack<T, pack> values{};
-      if (at < count) {
-        if (from.are_packed) {
-          if (begin + feature < features_) values = *reinterpret_cast<const Pack<T, pack>*>(vector);
-        } else {
-          for (int e = 0; e < pack; ++e)
-            if (begin + feature + e < features_) values.at[e] = vector[e];
-        }
-      }
-      *reinterpret_cast<Pack<T, pack>*>(to + at * Shape::stride + feature) = values;
+      const int left = at < count ? features_ - begin - feature : 0;
+      cuda::store(to + at * Shape::stride + feature,
+                  load_some<pack>(first + at * from.step + feature, left < pack ? left : pack));
     }
   }
 

@@ -62,7 +62,8 @@ inline ChannelTiling sum_tiling(const RowSizes& sizes, int pack, std::int64_t su
   return tiling;
 }
 
-/// The calling thread's share of a unit: the pack of channels from `channel` on in `count` rows.
+/// The calling thread's share of a unit: the pack of channels from `channel` on in every few rows, which begins with
+/// the elements `at`, `at + step`, .. below `until`.
 template <int pack>
 struct ChannelShare {
   __device__ ChannelShare(const ChannelTiling& tiling, std::int64_t unit)
@@ -73,51 +74,20 @@ struct ChannelShare {
         line(static_cast<int>(threadIdx.x) / tiling.across),
         has_channels(line < tiling.down && channel < tiling.channels),
         at((first_row + line) * tiling.channels + channel),
-        step(tiling.down * tiling.channels),
-        count(has_channels && first_row + line < end
-                  ? static_cast<int>((end - first_row - line + tiling.down - 1) / tiling.down)
-                  : 0) {}
+        until(has_channels ? end * tiling.channels : at),
+        step(tiling.down * tiling.channels) {}
   std::int64_t part;
   std::int64_t first_row;  // of the part
   std::int64_t end;
   std::int64_t channel;
   int line;           // which of the rows that the block takes at once
   bool has_channels;  // else the thread has nothing to do
-  std::int64_t at;    // the element of the first row
-  std::int64_t step;  // from an element to that of the next row
-  int count;          // of rows
+  std::int64_t at;
+  std::int64_t until;
+  std::int64_t step;
 };
 
-/// Elements `at[0]` to `at[pack - 1]`, which are aligned as a Pack.
-template <int pack, class T>
-__device__ Pack<T, pack> load(const T* at) {
-  return *reinterpret_cast<const Pack<T, pack>*>(at);
-}
-template <class T, int pack>
-__device__ void store(T* at, const Pack<T, pack>& values) {
-  *reinterpret_cast<Pack<T, pack>*>(at) = values;
-}
-
-/// Whether rows with this many channels can be read from these addresses as packs; null is none.
-template <int pack, class... T>
-bool is_packable(std::int64_t channels, const T*... data) {
-  return channels % pack == 0 && (... && (reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * pack) == 0));
-}
-
-/// use(read(at), at) for `count` rows, of which the first has the element `at`. `batch` rows are read before the first
-/// of them is used, so that a thread waits for memory less often.
-template <int batch, class Read, class Use>
-__device__ void for_each_row_of_channels(std::int64_t at, std::int64_t step, int count, Read read, Use use) {
-  for (; count > 0; count -= batch, at += batch * step) {
-    decltype(read(at)) in[batch] = {};
-    for (int b = 0; b < batch; ++b)
-      if (b < count) in[b] = read(at + b * step);
-    for (int b = 0; b < batch; ++b)
-      if (b < count) use(in[b], at + b * step);
-  }
-}
-
-/// totals[s][e] = sum over the part's rows of what `add(read(at), at, run)` adds to run[s][e], in the thread of line 0
+/// totals[s][e] = sum over the part's rows of what `add(at, read(at), run)` adds to run[s][e], in the thread of line 0
 /// with these channels: in C over some rows, in f64 beyond, in an order that depends on the tiling only. Called by all
 /// threads of the block.
 template <class C, int batch, int sums, int pack, class Read, class Add>
@@ -127,11 +97,11 @@ __device__ void sum_part(const ChannelTiling& tiling, const ChannelShare<pack>& 
   __shared__ double stage[sums * pack][block_threads];  // rather than in registers, of which there are too few
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = 0; i < sums * pack; ++i) stage[i][thread] = 0;
-  std::int64_t at = share.at;
-  for (int rows = share.count; rows > 0; rows -= run_rows, at += run_rows * share.step) {
+  const std::int64_t stretch = run_rows * share.step;
+  for (std::int64_t begin = share.at; begin < share.until; begin += stretch) {
     C run[sums][pack] = {};
-    for_each_row_of_channels<batch>(at, share.step, rows < run_rows ? rows : run_rows, read,
-                                    [&](const auto& in, std::int64_t place) { add(in, place, run); });
+    const std::int64_t end = begin + stretch < share.until ? begin + stretch : share.until;
+    for_each_ahead<batch>(begin, end, share.step, read, [&](std::int64_t at, const auto& in) { add(at, in, run); });
     for (int s = 0; s < sums; ++s)
       for (int e = 0; e < pack; ++e) stage[s * pack + e][thread] += static_cast<double>(run[s][e]);
   }

@@ -29,8 +29,7 @@ __device__ inline std::int64_t element_at(const DrawWindow& window, std::int64_t
 /// x[0] .. x[length - 1], in one access where there are `size`.
 template <int size, class T>
 __device__ Pack<T, size> load_some(const T* x, int length) {
-  if (length == size && reinterpret_cast<std::uintptr_t>(x) % sizeof(Pack<T, size>) == 0)
-    return *reinterpret_cast<const Pack<T, size>*>(x);
+  if (length == size && is_pack<size>(x)) return load<size>(x);
   Pack<T, size> values{};
   for (int e = 0; e < size; ++e)
     if (e < length) values.at[e] = x[e];
@@ -38,10 +37,7 @@ __device__ Pack<T, size> load_some(const T* x, int length) {
 }
 template <int size, class T>
 __device__ void store_some(T* x, const Pack<T, size>& values, int length) {
-  if (length == size && reinterpret_cast<std::uintptr_t>(x) % sizeof(Pack<T, size>) == 0) {
-    *reinterpret_cast<Pack<T, size>*>(x) = values;
-    return;
-  }
+  if (length == size && is_pack<size>(x)) return store(x, values);
   for (int e = 0; e < size; ++e)
     if (e < length) x[e] = values.at[e];
 }

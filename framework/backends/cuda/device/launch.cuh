@@ -64,6 +64,40 @@ struct alignas(sizeof(T) * count) Pack {
   T at[count];
 };
 
+/// Elements `at[0]` to `at[pack - 1]`, which are aligned as a Pack.
+template <int pack, class T>
+__device__ Pack<T, pack> load(const T* at) {
+  return *reinterpret_cast<const Pack<T, pack>*>(at);
+}
+template <class T, int pack>
+__device__ void store(T* at, const Pack<T, pack>& values) {
+  *reinterpret_cast<Pack<T, pack>*>(at) = values;
+}
+
+/// Whether this many elements at x may be read or written at once; null is none.
+template <int pack, class T>
+__host__ __device__ bool is_pack(const T* x) {
+  return reinterpret_cast<std::uintptr_t>(x) % (pack * sizeof(T)) == 0;
+}
+/// The same for all rows of this many elements.
+template <int pack, class... T>
+bool is_packable(std::int64_t columns, const T*... data) {
+  return columns % pack == 0 && (... && is_pack<pack>(data));
+}
+
+/// use(i, read(i)) for i = first, first + step, .. below `end`. `batch` values are read before the first of them is
+/// used, so that a thread waits for memory less often.
+template <int batch, class Read, class Use>
+__device__ void for_each_ahead(std::int64_t first, std::int64_t end, std::int64_t step, Read read, Use use) {
+  for (std::int64_t i = first; i < end; i += batch * step) {
+    decltype(read(i)) values[batch] = {};
+    for (int b = 0; b < batch; ++b)
+      if (i + b * step < end) values[b] = read(i + b * step);
+    for (int b = 0; b < batch; ++b)
+      if (i + b * step < end) use(i + b * step, values[b]);
+  }
+}
+
 template <int pack, class T, class F, class... Inputs>
 __global__ void map_kernel(std::int64_t count, T* y, F f, const Inputs*... inputs) {
   const std::int64_t stride = std::int64_t{gridDim.x} * block_threads;
@@ -86,11 +120,8 @@ template <class T, class F, class... Inputs>
 void map(const Context& context, std::int64_t count, T* y, F f, const Inputs*... inputs) {
   if (count == 0) return;
   constexpr int pack = 16 / static_cast<int>(std::max({sizeof(T), sizeof(Inputs)...}));
-  const auto is_aligned = [](const auto* x) {
-    return reinterpret_cast<std::uintptr_t>(x) % (sizeof(*x) * static_cast<std::size_t>(pack)) == 0;
-  };
   const std::int64_t blocks = (count + block_threads * pack - 1) / (block_threads * pack);
-  if ((is_aligned(y) && ... && is_aligned(inputs)))
+  if ((is_pack<pack>(y) && ... && is_pack<pack>(inputs)))
     launch(context, blocks, map_kernel<pack, T, F, Inputs...>, count, y, f, inputs...);
   else
     launch(context, blocks * pack, map_kernel<1, T, F, Inputs...>, count, y, f, inputs...);

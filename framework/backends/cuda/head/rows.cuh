@@ -81,29 +81,14 @@ __device__ std::int64_t before_pack(const T* x) {
   return static_cast<std::int64_t>((pack - reinterpret_cast<std::uintptr_t>(x) / sizeof(T) % pack) % pack);
 }
 
-/// Whether this many elements at x may be read or written at once.
-template <int pack, class T>
-__host__ __device__ bool is_pack(const T* x) {
-  return reinterpret_cast<std::uintptr_t>(x) % (pack * sizeof(T)) == 0;
-}
-
 /// For begin <= i < end, by the threads of a group: several(i, read(i)) for the packs of elements from `first` on,
-/// one(i) for the elements before and behind them. A thread reads some packs before it uses the first of them, so that
-/// it waits for memory less often.
+/// one(i) for the elements before and behind them.
 template <int pack, class Read, class Several, class One>
 __device__ void for_packs(const RowGroup& group, std::int64_t begin, std::int64_t end, std::int64_t first, Read read,
                           Several several, One one) {
-  constexpr int batch = 4;
   first = first < end ? first : end;
   const std::int64_t rest = first + (end - first) / pack * pack;
-  const std::int64_t step = std::int64_t{group.threads} * pack;
-  for (std::int64_t i = first + group.member * pack; i < rest; i += batch * step) {
-    decltype(read(i)) values[batch] = {};
-    for (int b = 0; b < batch; ++b)
-      if (i + b * step < rest) values[b] = read(i + b * step);
-    for (int b = 0; b < batch; ++b)
-      if (i + b * step < rest) several(i + b * step, values[b]);
-  }
+  for_each_ahead<4>(first + group.member * pack, rest, std::int64_t{group.threads} * pack, read, several);
   for (std::int64_t i = begin + group.member; i < first; i += group.threads) one(i);
   for (std::int64_t i = rest + group.member; i < end; i += group.threads) one(i);
 }
@@ -115,10 +100,10 @@ __device__ void transform_row(const RowGroup& group, const T* from, T* to, std::
   const std::int64_t before = before_pack(to + begin);
   for_packs<pack>(
       group, begin, end, before == before_pack(from + begin) ? begin + before : end,
-      [&](std::int64_t i) { return *reinterpret_cast<const Pack<T, pack>*>(from + i); },
+      [&](std::int64_t i) { return load<pack>(from + i); },
       [&](std::int64_t i, Pack<T, pack> several) {
         for (int e = 0; e < pack; ++e) several.at[e] = f(i + e, several.at[e]);
-        *reinterpret_cast<Pack<T, pack>*>(to + i) = several;
+        store(to + i, several);
       },
       [&](std::int64_t i) { to[i] = f(i, from[i]); });
 }
@@ -128,8 +113,7 @@ template <class T, class F>
 __device__ void read_row(const RowGroup& group, const T* x, std::int64_t begin, std::int64_t end, F f) {
   constexpr int pack = 16 / sizeof(T);
   for_packs<pack>(
-      group, begin, end, begin + before_pack(x + begin),
-      [&](std::int64_t i) { return *reinterpret_cast<const Pack<T, pack>*>(x + i); },
+      group, begin, end, begin + before_pack(x + begin), [&](std::int64_t i) { return load<pack>(x + i); },
       // By value: through a reference elements would be read one by one.
       [&](std::int64_t i, const Pack<T, pack> several) {
         for (int e = 0; e < pack; ++e) f(i + e, several.at[e]);

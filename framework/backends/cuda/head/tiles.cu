@@ -78,7 +78,10 @@ struct ProductExponentials {
       __syncthreads();  // the product has been read
     }
     const auto term_of = [&](std::int64_t i, T product_of_i, T factor) {
-      return exponential(product_of_i * factor * scale + view.bias_at(i) - base);
+      if (i == target) return T(0);
+      const T value = exponential(product_of_i * factor * scale + view.bias_at(i) - base);
+      sum += static_cast<double>(value);
+      return value * factor;
     };
     constexpr int pack = 16 / sizeof(T);
     const std::int64_t first = begin + before_pack(product + begin);
@@ -91,26 +94,18 @@ struct ProductExponentials {
         whole_block(), begin, end, are_packed ? first : end,
         [&](std::int64_t i) {
           Read x;
-          x.product = *reinterpret_cast<const Pack<T, pack>*>(product + i);
+          x.product = load<pack>(product + i);
           for (T& one : x.factor.at) one = T(1);
-          if (view.scale != nullptr) x.factor = *reinterpret_cast<const Pack<T, pack>*>(view.scale + i);
+          if (view.scale != nullptr) x.factor = load<pack>(view.scale + i);
           return x;
         },
         [&](std::int64_t i, const Read x) {
-          const auto own = static_cast<int>(target >= i && target < i + pack ? target - i : pack);
           Pack<Out, pack> terms;
-          for (int e = 0; e < pack; ++e) {
-            const T value = e == own ? T(0) : term_of(i + e, x.product.at[e], x.factor.at[e]);
-            sum += static_cast<double>(value);
-            terms.at[e] = convert_element<Out>(value * x.factor.at[e]);
-          }
-          *reinterpret_cast<Pack<Out, pack>*>(term + i) = terms;
+          for (int e = 0; e < pack; ++e)
+            terms.at[e] = convert_element<Out>(term_of(i + e, x.product.at[e], x.factor.at[e]));
+          store(term + i, terms);
         },
-        [&](std::int64_t i) {
-          const T value = i == target ? T(0) : term_of(i, product[i], view.scale_at(i));
-          sum += static_cast<double>(value);
-          term[i] = convert_element<Out>(value * view.scale_at(i));
-        });
+        [&](std::int64_t i) { term[i] = convert_element<Out>(term_of(i, product[i], view.scale_at(i))); });
     return sum;
   }
 };
@@ -214,29 +209,18 @@ struct GradientByClass {
       scale[e] = scales.at(first + e);
     }
     const auto by_logit = static_cast<T>(view.margin.scale);
-    constexpr int batch = 4;  // classes that are read before the first of them is computed
-    for (; column < classes; column += batch * stride) {
-      Pack<T, pack> product[batch] = {};
-      for (int b = 0; b < batch; ++b)
-        if (column + b * stride < classes) product[b] = at<pack>(column + b * stride, first);
-      for (int b = 0; b < batch; ++b) {
-        const std::int64_t own = column + b * stride;
-        if (own >= classes) return;
-        const T by_product = view.scale_at(own) * by_logit;
-        const T bias = view.bias_at(own);
-        Pack<Out, pack> gradient;
-        for (int e = 0; e < pack; ++e) {
-          const T other = exponential(product[b].at[e] * by_product + bias - log_sum[e]) * scale[e];
-          gradient.at[e] = convert_element<Out>(target[e] == own ? product[b].at[e] : other);
-        }
-        *reinterpret_cast<Pack<Out, pack>*>(to + own * samples + first) = gradient;
-      }
-    }
-  }
-
-  template <int pack>
-  __device__ Pack<T, pack> at(std::int64_t column, std::int64_t sample) const {
-    return *reinterpret_cast<const Pack<T, pack>*>(products + column * samples + sample);
+    for_each_ahead<4>(
+        column, classes, stride, [&](std::int64_t i) { return load<pack>(products + i * samples + first); },
+        [&](std::int64_t i, const Pack<T, pack> product) {
+          const T by_product = view.scale_at(i) * by_logit;
+          const T bias = view.bias_at(i);
+          Pack<Out, pack> gradient;
+          for (int e = 0; e < pack; ++e) {
+            const T other = exponential(product.at[e] * by_product + bias - log_sum[e]) * scale[e];
+            gradient.at[e] = convert_element<Out>(target[e] == i ? product.at[e] : other);
+          }
+          store(to + i * samples + first, gradient);
+        });
   }
 
   __device__ void own(std::int64_t sample) const {

@@ -105,7 +105,7 @@ void moments_as(const Context& context, const Tensor& x, Tensor& moments) {
     double totals[2][pack];
     sum_part<C, 4>(
         tiling, share, totals, [&](std::int64_t at) { return load<pack>(values + at); },
-        [&](const Pack<T, pack>& in, std::int64_t, C(&run)[2][pack]) {
+        [&](std::int64_t, const Pack<T, pack>& in, C(&run)[2][pack]) {
           for (int e = 0; e < pack; ++e) {
             const C offset = static_cast<C>(in.at[e]) - about[e];
             run[0][e] += offset;
@@ -176,16 +176,15 @@ void normalize_as(const Context& context, const Tensor& x, const Affine<Compute<
       if (more != nullptr) in.residual = load<pack>(more + at);
       return in;
     };
-    for_each_row_of_channels<4>(share.at, share.step, share.count, read,
-                                [&](const ForwardInputs<T, pack>& in, std::int64_t at) {
-                                  Pack<T, pack> out;
-                                  for (int e = 0; e < pack; ++e) {
-                                    C value = (static_cast<C>(in.x.at[e]) - of.mean[e]) * of.factor[e] + of.offset[e];
-                                    if (more != nullptr) value += static_cast<C>(in.residual.at[e]);
-                                    out.at[e] = static_cast<T>(activated<activation>(value, of.slope[e]));
-                                  }
-                                  store(to + at, out);
-                                });
+    for_each_ahead<4>(share.at, share.until, share.step, read, [&](std::int64_t at, const ForwardInputs<T, pack>& in) {
+      Pack<T, pack> out;
+      for (int e = 0; e < pack; ++e) {
+        C value = (static_cast<C>(in.x.at[e]) - of.mean[e]) * of.factor[e] + of.offset[e];
+        if (more != nullptr) value += static_cast<C>(in.residual.at[e]);
+        out.at[e] = static_cast<T>(activated<activation>(value, of.slope[e]));
+      }
+      store(to + at, out);
+    });
   });
 }
 
@@ -222,7 +221,7 @@ void backward_sums_as(const Context& context, const Tensor& x, const Affine<Comp
       return in;
     };
     sum_part<C, batch>(
-        tiling, share, totals, read, [&](const BackwardInputs<T, pack>& in, std::int64_t at, C(&run)[count][pack]) {
+        tiling, share, totals, read, [&](std::int64_t at, const BackwardInputs<T, pack>& in, C(&run)[count][pack]) {
           Pack<T, pack> pass;
           for (int e = 0; e < pack; ++e) {
             const C from_mean = static_cast<C>(in.x.at[e]) - of.mean[e];
@@ -285,17 +284,16 @@ void backward_input_as(const Context& context, const Tensor& x, const Affine<Com
       in.dy = load<pack>(gradient + at);
       return in;
     };
-    for_each_row_of_channels<4>(share.at, share.step, share.count, read,
-                                [&](const BackwardInputs<T, pack>& in, std::int64_t at) {
-                                  Pack<T, pack> out;
-                                  for (int e = 0; e < pack; ++e) {
-                                    const C from_mean = static_cast<C>(in.x.at[e]) - of.mean[e];
-                                    const C pre = from_mean * of.factor[e] + of.offset[e];
-                                    const C g = through<activation>(static_cast<C>(in.dy.at[e]), pre, of.slope[e]);
-                                    out.at[e] = static_cast<T>(of.factor[e] * g - constant[e] - from_mean * tilt[e]);
-                                  }
-                                  store(to + at, out);
-                                });
+    for_each_ahead<4>(share.at, share.until, share.step, read, [&](std::int64_t at, const BackwardInputs<T, pack>& in) {
+      Pack<T, pack> out;
+      for (int e = 0; e < pack; ++e) {
+        const C from_mean = static_cast<C>(in.x.at[e]) - of.mean[e];
+        const C pre = from_mean * of.factor[e] + of.offset[e];
+        const C g = through<activation>(static_cast<C>(in.dy.at[e]), pre, of.slope[e]);
+        out.at[e] = static_cast<T>(of.factor[e] * g - constant[e] - from_mean * tilt[e]);
+      }
+      store(to + at, out);
+    });
   });
 }
 

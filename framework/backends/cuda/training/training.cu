@@ -96,12 +96,9 @@ void update(const Context& context, const Tensor& gradient, Tensor& weight, F f,
   const std::int64_t count = weight.numel();
   const T* const gradients = gradient.as<const T>();
   T* const weights = weight.as<T>();
-  const auto is_aligned = [](const auto* x) {
-    return reinterpret_cast<std::uintptr_t>(x) % (sizeof(*x) * static_cast<std::size_t>(pack)) == 0;
-  };
   const std::int64_t blocks = (count + block_threads * pack - 1) / (block_threads * pack);
   if (count == 0) return;
-  if (is_aligned(gradients) && is_aligned(weights) && (is_aligned(states) && ...))
+  if (is_pack<pack>(gradients) && is_pack<pack>(weights) && (is_pack<pack>(states) && ...))
     launch(context, blocks, update_kernel<pack, T, F, States...>, count, gradients, weights, f, states...);
   else
     launch(context, blocks * pack, update_kernel<1, T, F, States...>, count, gradients, weights, f, states...);
