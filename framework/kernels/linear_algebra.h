@@ -28,7 +28,7 @@ class LinearAlgebraKernels {
   virtual void gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const = 0;
   /// Bytes that this product needs.
   virtual std::int64_t gemm_workspace(const MatrixProduct& product, const Tensor& c) const = 0;
-  /// Whether bf16 products take much less time here than f32's: the processor multiplies whole tiles of them.
+  /// Whether bf16 products take much less time here than f32's, by what the processor can do.
   virtual bool is_bf16_fast() const = 0;
 
   // A right operand that many products with m rows on the left share, in the layout in which they read it fastest.

@@ -77,7 +77,7 @@ void describe(Describer& d, HeadConfig& c) {
   choice(d, "product_type", c.product_type,
          "type in which embeddings and classes are multiplied, and then summed in f32: f32 (state of 16 or 8 bits is "
          "widened), bf16 (only cosines, with weights kept in bf16), or auto: bf16 if weights are kept in it and the "
-         "processor multiplies it much faster (AMX)");
+         "processor multiplies it much faster (AMX, or avx512_bf16 on AMD)");
   d.object(
       "state", [&c](Describer& inner) { describe_state(inner, c); }, "what is kept between steps");
 }

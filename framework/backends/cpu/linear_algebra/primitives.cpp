@@ -7,10 +7,17 @@
 
 namespace heddle::cpu {
 
-bool is_bf16_fast() {
+bool is_bf16_fast(dnnl::cpu_isa instructions, bool is_amd) {
   // A set of bits: each instruction set has those of its predecessors.
-  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  const auto has = [instructions](dnnl::cpu_isa wanted) {
+    const auto bits = static_cast<unsigned>(wanted);
+    return (static_cast<unsigned>(instructions) & bits) == bits;
+  };
+  return has(dnnl::cpu_isa::avx512_core_amx) || (is_amd && has(dnnl::cpu_isa::avx512_core_bf16));
+}
+
+bool is_bf16_fast() {
+  return is_bf16_fast(dnnl::get_effective_cpu_isa(), __builtin_cpu_is("amd") != 0);
 }
 
 namespace {
