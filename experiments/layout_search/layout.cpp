@@ -17,6 +17,8 @@ std::string value_of(const Layout& layout, LayoutOption option) {
       return std::to_string(layout.micro_batches);
     case LayoutOption::recompute:
       return std::string(name_of(layout.recompute));
+    case LayoutOption::offload:
+      return std::string(name_of(layout.offload));
     case LayoutOption::shard:
       return std::string(name_of(layout.shard));
     case LayoutOption::placements:

@@ -26,6 +26,7 @@ struct Layout {
   std::int64_t chunks = 1;
   std::int64_t micro_batches = 1;
   Recompute recompute = Recompute::never;
+  Offload offload = Offload::never;
   ShardedState shard = ShardedState::none;
   AxisSet over = every_axis;
   Logits logits = Logits::sharded;
@@ -36,13 +37,26 @@ struct Layout {
 };
 
 /// The parts of a layout that may be changed one at a time, under the experiment's keys.
-enum class LayoutOption { mesh, schedule, micro_batches, recompute, shard, placements, cut, over, logits, head_work };
+enum class LayoutOption {
+  mesh,
+  schedule,
+  micro_batches,
+  recompute,
+  offload,
+  shard,
+  placements,
+  cut,
+  over,
+  logits,
+  head_work
+};
 template <>
 inline constexpr auto enum_names<LayoutOption> = enum_table<LayoutOption>({
     {LayoutOption::mesh, "mesh"},
     {LayoutOption::schedule, "pipeline.schedule"},
     {LayoutOption::micro_batches, "train.micro_batches"},
     {LayoutOption::recompute, "pipeline.recompute"},
+    {LayoutOption::offload, "pipeline.offload"},
     {LayoutOption::shard, "train.shard"},
     {LayoutOption::placements, "model.placements"},
     {LayoutOption::cut, "model.stages"},

@@ -83,6 +83,16 @@ std::vector<Recompute> LayoutSpace::recomputations() const {
   return found;
 }
 
+std::vector<Offload> LayoutSpace::offloads_of(const Layout& layout) const {
+  const bool keeps_none = layout.recompute == Recompute::always || layout.recompute == Recompute::except_last;
+  if (layout.mesh.pp == 1 || keeps_none) return {Offload::never};
+  std::vector<Offload> found{written_.offload};
+  if (freedom_.offload && layout.schedule != "csv")
+    for (const Offload mode : all_of<Offload>)
+      if (mode != written_.offload) found.push_back(mode);
+  return found;
+}
+
 std::vector<ShardedState> LayoutSpace::shards_of(const MeshConfig& mesh) const {
   std::vector<ShardedState> found{ShardedState::none};
   if (mesh.dp * mesh.tp > 1) found.push_back(ShardedState::optimizer);
@@ -167,6 +177,7 @@ std::optional<Layout> LayoutSpace::fitted(Layout layout) const {
     layout.schedule = instead.name;
     layout.chunks = instead.chunks;
   }
+  if (const auto offloads = offloads_of(layout); !has(offloads, layout.offload)) layout.offload = offloads.front();
   if (const auto shards = shards_of(layout.mesh); !has(shards, layout.shard)) layout.shard = shards.front();
   const std::vector<AxisSet> overs = overs_of(layout.mesh);
   const auto over = std::find_if(overs.begin(), overs.end(), [&](AxisSet each) {

@@ -41,6 +41,7 @@ LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreed
               .chunks = written.mesh.pp > 1 && written.pipeline.schedule != "csv" ? shape_of(written).chunks : 1,
               .micro_batches = written.train.micro_batches,
               .recompute = written.pipeline.recompute,
+              .offload = written.pipeline.offload,
               .shard = written.train.shard,
               .over = written.head.over,
               .logits = written.head.logits,
@@ -120,6 +121,7 @@ Experiment LayoutSpace::with_options(const Layout& layout) const {
   experiment.train.micro_batches = layout.micro_batches;
   experiment.train.shard = layout.shard;
   experiment.pipeline.recompute = layout.recompute;
+  experiment.pipeline.offload = layout.offload;
   if (experiment.pipeline.schedule != layout.schedule || layout.schedule != "csv") {
     experiment.pipeline.schedule = layout.schedule;
     experiment.pipeline.file.clear();
@@ -177,6 +179,9 @@ std::vector<Layout> LayoutSpace::changes(const Layout& from, LayoutOption option
     case LayoutOption::recompute:
       for (const Recompute mode : recomputations()) add(&Layout::recompute, mode);
       break;
+    case LayoutOption::offload:
+      for (const Offload mode : offloads_of(from)) add(&Layout::offload, mode);
+      break;
     case LayoutOption::shard:
       for (const ShardedState shard : shards_of(from.mesh)) add(&Layout::shard, shard);
       break;
@@ -231,8 +236,9 @@ std::vector<Layout> LayoutSpace::starts_of_one_schedule() const {
 std::vector<Layout> LayoutSpace::all(std::size_t max_layouts) const {
   if (size() > max_layouts) return {};
   std::vector<Layout> found = starts_;
-  for (const LayoutOption option : {LayoutOption::shard, LayoutOption::over, LayoutOption::logits,
-                                    LayoutOption::head_work, LayoutOption::cut, LayoutOption::placements}) {
+  for (const LayoutOption option :
+       {LayoutOption::offload, LayoutOption::shard, LayoutOption::over, LayoutOption::logits, LayoutOption::head_work,
+        LayoutOption::cut, LayoutOption::placements}) {
     const std::size_t before = found.size();
     for (std::size_t i = 0; i < before; ++i)
       for (const Layout& changed : changes(found[i], option)) found.push_back(changed);
@@ -251,7 +257,8 @@ std::size_t LayoutSpace::size() const {
         layout.logits = each;
         heads += works_of(layout).size();
       }
-    count += shards_of(start.mesh).size() * heads * cuts_of(start).size() * (start.mesh.dp * start.mesh.tp > 1 ? 2 : 1);
+    count += offloads_of(start).size() * shards_of(start.mesh).size() * heads * cuts_of(start).size() *
+             (start.mesh.dp * start.mesh.tp > 1 ? 2 : 1);
   }
   return count;
 }

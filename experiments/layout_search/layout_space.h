@@ -14,17 +14,20 @@ namespace heddle {
 /// What a search may change although it changes more than the layout.
 enum class Allowed {
   recompute,      // more work for less memory
+  offload,        // memory of the host in place of that of the ranks
   micro_batches,  // other sums of the same gradients
   norm_groups     // batch norms normalise other parts of the batch
 };
 template <>
 inline constexpr auto enum_names<Allowed> = enum_table<Allowed>({
     {Allowed::recompute, "recompute"},
+    {Allowed::offload, "offload"},
     {Allowed::micro_batches, "micro_batches"},
     {Allowed::norm_groups, "norm_groups"},
 });
 struct LayoutFreedom {
   bool recompute = false;
+  bool offload = false;
   bool micro_batches = false;
   bool norm_groups = false;
 };
@@ -72,6 +75,7 @@ class LayoutSpace {
   std::vector<std::int64_t> micro_batches_of(const MeshConfig& mesh) const;
   const std::vector<Scheduled>& schedules_of(std::int64_t pp, std::int64_t micro_batches) const;
   std::vector<Recompute> recomputations() const;
+  std::vector<Offload> offloads_of(const Layout& layout) const;
   std::vector<ShardedState> shards_of(const MeshConfig& mesh) const;
   std::vector<AxisSet> overs_of(const MeshConfig& mesh) const;
   std::vector<Logits> logits() const;

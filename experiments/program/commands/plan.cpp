@@ -196,8 +196,8 @@ void add_plan(CLI::App& app, CommandCall& call) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{max_ranks}))
       ->needs(search);
   app.add_option("--allow", command->layouts.allowed,
-                 "with --search: what else may change: recompute, micro_batches, norm_groups (batch norms normalise "
-                 "other parts of the batch)")
+                 "with --search: what else may change: recompute, offload, micro_batches, norm_groups (batch norms "
+                 "normalise other parts of the batch)")
       ->type_name("WORD,..")
       ->delimiter(',')
       ->allow_extra_args(false)

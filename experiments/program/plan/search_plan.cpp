@@ -21,6 +21,8 @@ LayoutFreedom freedom_of(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (word == name_of(Allowed::recompute))
       freedom.recompute = true;
+    else if (word == name_of(Allowed::offload))
+      freedom.offload = true;
     else if (word == name_of(Allowed::micro_batches))
       freedom.micro_batches = true;
     else if (word == name_of(Allowed::norm_groups))

@@ -199,7 +199,8 @@ TEST_CASE("every layout keeps the batch, the micro-batches and the parts that ba
 
 TEST_CASE("a change of one option leaves the others as they are, unless the mesh does not permit them") {
   const Experiment experiment = small_convolutions(R"({"classes": 100})");
-  const LayoutSpace space(experiment, 4, {.recompute = true, .micro_batches = true, .norm_groups = true});
+  const LayoutSpace space(experiment, 4,
+                          {.recompute = true, .offload = true, .micro_batches = true, .norm_groups = true});
   for (const LayoutOption option : all_of<LayoutOption>) {
     CAPTURE(name_of(option));
     const std::vector<heddle::Layout> changes = space.changes(space.written(), option);
@@ -210,6 +211,27 @@ TEST_CASE("a change of one option leaves the others as they are, unless the mesh
         const bool may_follow = option == LayoutOption::mesh || other == option;
         if (!may_follow) CHECK(value_of(changed, other) == value_of(space.written(), other));
       }
+  }
+}
+
+TEST_CASE("offloading is tried where it is allowed, and where a pipeline keeps activations") {
+  const Experiment experiment = small_convolutions(R"({"classes": 100})");
+  CHECK(LayoutSpace(experiment, 4, {.recompute = true}).changes({.mesh = {.pp = 4}}, LayoutOption::offload).empty());
+  const LayoutSpace space(experiment, 4, {.recompute = true, .offload = true, .norm_groups = true});
+  heddle::Layout layout = space.written();
+  CHECK(space.changes(layout, LayoutOption::offload).size() == 2);
+  layout.offload = Offload::all;
+  for (const LayoutOption option : {LayoutOption::recompute, LayoutOption::mesh}) {
+    int offloading = 0;
+    const std::vector<heddle::Layout> changes = space.changes(layout, option);
+    for (const heddle::Layout& changed : changes) {
+      const bool keeps_activations = changed.recompute == Recompute::never || changed.recompute == Recompute::sqrt;
+      const bool offloads = changed.mesh.pp > 1 && keeps_activations;
+      CHECK(changed.offload == (offloads ? Offload::all : Offload::never));
+      offloading += offloads;
+    }
+    CHECK(offloading > 0);
+    CHECK(offloading < static_cast<int>(changes.size()));
   }
 }
 
