@@ -8,10 +8,10 @@
 
 namespace heddle::test {
 
-TEST_CASE("schedules: 256 ranks and 4,096 micro-batches are made, given their messages, and validated") {
+TEST_CASE("schedules: 256 ranks and 1,024 micro-batches are made, given their messages, and validated") {
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
-    const Schedule schedule = make_schedule(type.name, {256, 4096, type.min_chunks});
+    const Schedule schedule = make_schedule(type.name, {256, 1024, type.min_chunks});
     CHECK_FALSE(validate(schedule));
     CHECK_FALSE(validate(with_communication(with_loss(schedule, LossRanks::all))));
   }
