@@ -35,8 +35,6 @@ void check_meshes(StudyVariant member) {
 /// Resolves the choices that are left to the machine: a different machine might choose differently, and give different
 /// bits.
 void settle(Experiment& experiment, bool is_bf16_fast) {
-  // The products of the thousand classes that fit into a CPU's cache end before a GPU's next launch.
-  constexpr std::int64_t rows_of_gpu_tile = 32768;
   const bool is_gpu = experiment.device == DeviceType::cuda;
   for (std::size_t set = 0; set < experiment.heads(); ++set) {
     HeadConfig& head = experiment.head_of(set);

@@ -47,7 +47,7 @@ void describe(Describer& d, HeadConfig& c) {
          "sharded by class, or nowhere (fused: class tiles are computed twice and never kept)");
   d.field("stash", c.stash, "whether fused logits keep their exponentials, which saves one of four products");
   d.field("tile", c.tile, between(0, 1e6),
-          "number of classes that are computed at once; 0: chosen by the embedding's size, on a GPU 32,768");
+          "number of classes that are computed at once; 0: chosen by the embedding's size, on a GPU 65,536");
   unsigned over = c.over.index();
   d.subset("over", over, enum_names<Axis>.rows().first(all_axes.size()), "all", 1,
            "mesh axes along which ranks share the classes; ranks along the other axes hold copies, see different "

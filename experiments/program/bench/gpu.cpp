@@ -9,6 +9,7 @@
 #include "experiments/program/bench/bench.h"
 #include "experiments/program/bench/head_steps.h"
 #include "experiments/program/bench/machine.h"
+#include "experiments/program/study_checks.h"
 #include "experiments/training/measurements/median.h"
 #include "framework/ops/convolution.h"
 #include "framework/ops/linear_algebra.h"
@@ -151,7 +152,7 @@ class GpuBench {
   void head(std::int64_t classes) {
     HeadCase c = in_bf16(
         fused_case(fmt::format("head, fused, exact, bf16, {}M classes, batch 512", classes / million), classes));
-    c.config.tile = 32768;
+    c.config.tile = rows_of_gpu_tile;
     c.batch = 512;
     try {
       on_gpu([&](Rank& rank) {

@@ -79,8 +79,8 @@ TEST_CASE("a run on a GPU records the large class tiles with which it computes")
     std::ifstream written(folder / "out/experiment.json");
     return nlohmann::json::parse(written)["head"]["tile"].get<int>();
   };
-  CHECK(tile_of({}) == 32768);
-  CHECK(tile_of({"head.sub_centres=3"}) == 10922);
+  CHECK(tile_of({}) == 65536);
+  CHECK(tile_of({"head.sub_centres=3"}) == 21845);
   CHECK(tile_of({"head.tile=7"}) == 7);
 }
 

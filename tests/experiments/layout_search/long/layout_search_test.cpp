@@ -235,6 +235,19 @@ TEST_CASE("offloading is tried where it is allowed, and where a pipeline keeps a
   }
 }
 
+TEST_CASE("a search that may offload finds how much memory offloading alone saves") {
+  Experiment experiment = small_mlp();
+  experiment.mesh = {.pp = 4};
+  const LayoutSearchResult result = searched(experiment, {.ranks = 4, .freedom = {.offload = true}, .max_work = 5'000});
+  REQUIRE(result.written);
+  const auto change = std::find_if(result.changes.begin(), result.changes.end(),
+                                   [](const LayoutChange& each) { return each.option == LayoutOption::offload; });
+  REQUIRE(change != result.changes.end());
+  CHECK(change->changed.is_planned());
+  CHECK(change->changed.layout.offload != Offload::never);
+  CHECK(change->changed.figures.bytes < result.written->figures.bytes);
+}
+
 TEST_CASE("the work of a head is divided where all stages share fused logits, and at once where they do not") {
   const Experiment experiment = small_convolutions(R"({"classes": 100, "logits": "fused"})");
   const LayoutSpace space(experiment, 4, {.norm_groups = true});
