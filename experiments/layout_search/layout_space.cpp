@@ -41,7 +41,7 @@ LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreed
               .chunks = written.mesh.pp > 1 && written.pipeline.schedule != "csv" ? shape_of(written).chunks : 1,
               .micro_batches = written.train.micro_batches,
               .recompute = written.pipeline.recompute,
-              .offload = written.pipeline.offload,
+              .offload = written.mesh.pp > 1 ? written.pipeline.offload : Offload::never,
               .shard = written.train.shard,
               .over = written.head.over,
               .logits = written.head.logits,
@@ -215,7 +215,10 @@ void LayoutSpace::add_starts() {
           layout.schedule = schedule.name;
           layout.chunks = schedule.chunks;
           layout.recompute = recompute;
-          if (const std::optional<Layout> possible = fitted(layout)) starts_.push_back(*possible);
+          for (const Offload offload : offloads_of(layout)) {
+            layout.offload = offload;
+            if (const std::optional<Layout> possible = fitted(layout)) starts_.push_back(*possible);
+          }
         }
 }
 
@@ -236,9 +239,8 @@ std::vector<Layout> LayoutSpace::starts_of_one_schedule() const {
 std::vector<Layout> LayoutSpace::all(std::size_t max_layouts) const {
   if (size() > max_layouts) return {};
   std::vector<Layout> found = starts_;
-  for (const LayoutOption option :
-       {LayoutOption::offload, LayoutOption::shard, LayoutOption::over, LayoutOption::logits, LayoutOption::head_work,
-        LayoutOption::cut, LayoutOption::placements}) {
+  for (const LayoutOption option : {LayoutOption::shard, LayoutOption::over, LayoutOption::logits,
+                                    LayoutOption::head_work, LayoutOption::cut, LayoutOption::placements}) {
     const std::size_t before = found.size();
     for (std::size_t i = 0; i < before; ++i)
       for (const Layout& changed : changes(found[i], option)) found.push_back(changed);
@@ -257,8 +259,7 @@ std::size_t LayoutSpace::size() const {
         layout.logits = each;
         heads += works_of(layout).size();
       }
-    count += offloads_of(start).size() * shards_of(start.mesh).size() * heads * cuts_of(start).size() *
-             (start.mesh.dp * start.mesh.tp > 1 ? 2 : 1);
+    count += shards_of(start.mesh).size() * heads * cuts_of(start).size() * (start.mesh.dp * start.mesh.tp > 1 ? 2 : 1);
   }
   return count;
 }

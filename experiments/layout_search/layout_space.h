@@ -46,7 +46,8 @@ class LayoutSpace {
   /// The layouts of the space that differ from this one in one option. Where they must, others follow: a mesh without
   /// stages has no schedule.
   std::vector<Layout> changes(const Layout& from, LayoutOption option) const;
-  /// Every mesh with every number of micro-batches, schedule and recomputation; the other options are as written.
+  /// Every mesh with every number of micro-batches, schedule, recomputation and offloading; the other options are as
+  /// written.
   const std::vector<Layout>& starts() const { return starts_; }
   /// Every mesh with every number of micro-batches under one schedule, 1f1b where it is possible.
   std::vector<Layout> starts_of_one_schedule() const;

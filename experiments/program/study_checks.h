@@ -12,8 +12,8 @@ using StudyVariant = Study<Experiment>::Member;
 /// Whether this machine's CPU multiplies bf16 faster than f32.
 bool is_bf16_fast_here();
 /// The rows of a head's weights that a GPU computes at once, unless head.tile says otherwise. The products of the
-/// thousand that fit into a CPU's cache end before a GPU's next launch. With a half or a quarter of this number, a step
-/// takes 12 or 30 % longer (H200, 5 million classes).
+/// thousand that fit into a CPU's cache end before a GPU's next launch. Fewer rows take longer (docs/measurements.md),
+/// and more rows take more memory for their logits and gradients.
 inline constexpr std::int64_t rows_of_gpu_tile = 65'536;
 
 /// Checks a study that is to be run. InputError names the place in the file if a variant's model, layout, types or

@@ -25,6 +25,7 @@ OrderedJson layout_json(const WeighedLayout& weighed) {
   json["chunks"] = layout.chunks;
   json["micro_batches"] = layout.micro_batches;
   json["recompute"] = value(LayoutOption::recompute);
+  json["offload"] = value(LayoutOption::offload);
   json["shard"] = value(LayoutOption::shard);
   json["placements"] = value(LayoutOption::placements);
   json["stages"] = value(LayoutOption::cut);

@@ -90,7 +90,7 @@ TEST_CASE("the experiment that a search writes trains the same thing" *
 TEST_CASE("a search prints tables, the bound, and what it has tried" *
           doctest::test_suite(test::long_under_sanitizers)) {
   const Searched search(pipeline());
-  const Called called = search({"--budget", "32MB", "--allow", "recompute,micro_batches"});
+  const Called called = search({"--budget", "32MB", "--allow", "recompute,offload,micro_batches"});
   REQUIRE(called.code == 0);
   for (const char* text : {"small: the fastest layouts of 4 ranks within 30.5 MiB each\n",
                            "the file itself (pp 4): ", "the best change of each option alone, compared with the file\n",

@@ -29,6 +29,20 @@ TEST_CASE("Every operation's gradient is its finite difference to 1e-7") {
   }
 }
 
+TEST_CASE("A wrong gradient of one element of many is found, wherever it is") {
+  Device device = make_device();
+  for (const std::size_t wrong : {0, 1, 2, 499, 998, 999}) {
+    std::vector<double> mask(1000);
+    mask[wrong] = 0.01;
+    // The values of x in the second term are constants of its graph.
+    const auto run = [&](const std::vector<Variable>& x) {
+      return add(x[0], multiply(Variable(x[0].value()), tensor(x[0].device(), {10, 100}, mask)));
+    };
+    const OperationCase operation{.name = "wrong", .inputs = {{.shape = {10, 100}}}, .run = run};
+    CHECK(gradient_error(operation, device).largest > 1e-5);
+  }
+}
+
 TEST_CASE("Case names are distinct") {
   std::set<std::string> names;
   for (const OperationCase& operation : operation_cases())

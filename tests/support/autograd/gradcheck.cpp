@@ -63,13 +63,19 @@ class Differences {
   std::vector<double> weights_;
 };
 
-/// A direction of length 1 in which all elements change.
-std::vector<double> direction_of(std::size_t elements) {
-  std::vector<double> direction = normal_values(static_cast<std::int64_t>(elements), 7);
-  double square = 0;
-  for (const double each : direction) square += each * each;
-  for (double& each : direction) each /= std::sqrt(square);
+/// A direction of length 1 in which all elements change equally far.
+std::vector<double> direction_of(std::size_t elements, std::uint64_t seed) {
+  std::vector<double> direction = normal_values(static_cast<std::int64_t>(elements), seed);
+  for (double& each : direction) each = std::copysign(1 / std::sqrt(static_cast<double>(elements)), each);
   return direction;
+}
+
+/// The distance of the elements that are differenced. No row or column of a tensor with so many elements is a multiple
+/// of it.
+std::size_t stride_over(std::size_t elements) {
+  std::size_t stride = (elements + max_differenced - 1) / max_differenced;
+  while (stride > 1 && std::gcd(stride, elements) > 1) ++stride;
+  return stride;
 }
 
 /// What a gradient is compared with, and where.
@@ -81,13 +87,15 @@ struct Compared {
 
 std::vector<Compared> compared(const Differences& differences, std::size_t input, const std::vector<double>& gradient) {
   std::vector<Compared> all;
-  const std::size_t stride = gradient.size() <= max_differenced ? 1 : (gradient.size() / max_differenced) | 1U;
+  const std::size_t stride = stride_over(gradient.size());
   for (std::size_t e = 0; e < gradient.size(); e += stride)
     all.push_back({fmt::format("element {}", e), gradient[e], differences.at_element(input, e)});
-  if (stride == 1) return all;
-  const std::vector<double> direction = direction_of(gradient.size());
-  const double along = std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
-  all.push_back({"along a direction", along, differences.along(input, direction)});
+  if (stride <= 1) return all;
+  for (const std::uint64_t seed : {101, 102}) {
+    const std::vector<double> direction = direction_of(gradient.size(), seed);
+    const double along = std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
+    all.push_back({"along a direction", along, differences.along(input, direction)});
+  }
   return all;
 }
 

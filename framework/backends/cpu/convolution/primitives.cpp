@@ -26,7 +26,8 @@ dnnl::memory::desc plain_weight(const ConvolutionGeometry& g, DType dtype) {
   return strided({g.groups, out, in, g.kernel.height, g.kernel.width}, dtype, {out * filter, filter, 1, row, in});
 }
 
-/// With AMX, oneDNN 2.6 searches for minutes for code for weights of 10^11 elements, which no machine holds.
+/// Plain loops compute convolutions with more weights. For 10^11 of them, which one can plan, oneDNN 2.6 searches for
+/// its code for minutes where there is AMX.
 constexpr std::int64_t max_weights = std::int64_t{1} << 31;
 
 std::int64_t weights_of(const ConvolutionGeometry& g) {

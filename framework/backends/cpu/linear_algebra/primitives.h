@@ -66,9 +66,9 @@ class GemmPrimitives {
   std::unordered_map<Key, std::optional<GemmPrimitive>, Hash> cache_;
 };
 
-/// Whether products of bf16 take much less time than those of f32 on a processor with these instructions: AMX
-/// multiplies whole tiles, some five times as fast, and avx512_bf16 1.8 times as fast on an AMD processor (Zen 5).
-/// On an Intel processor whose AMX is switched off, products with avx512_bf16 took 1.4 times as long as those of f32.
+/// Whether products of bf16 take much less time than those of f32 on a processor with these instructions. AMX
+/// multiplies whole tiles, and avx512_bf16 is fast on an AMD processor. On an Intel processor whose AMX is switched
+/// off, it is slower than f32 (docs/measurements.md).
 bool is_bf16_fast(dnnl::cpu_isa instructions, bool is_amd);
 /// The same of this machine.
 bool is_bf16_fast();

@@ -235,6 +235,21 @@ TEST_CASE("offloading is tried where it is allowed, and where a pipeline keeps a
   }
 }
 
+TEST_CASE("all layouts of a space are different, and not more than its size") {
+  const Experiment experiment = small_convolutions(R"({"classes": 100, "logits": "fused"})");
+  const LayoutSpace space(experiment, 4, {.recompute = true, .offload = true, .micro_batches = true});
+  std::set<std::string> names;
+  const std::vector<heddle::Layout> all = space.all(1'000'000);
+  int offloading = 0;
+  for (const heddle::Layout& layout : all) {
+    names.insert(to_string(layout));
+    offloading += layout.offload != Offload::never;
+  }
+  CHECK(offloading > 0);
+  CHECK(names.size() == all.size());
+  CHECK(all.size() <= space.size());
+}
+
 TEST_CASE("a search that may offload finds how much memory offloading alone saves") {
   Experiment experiment = small_mlp();
   experiment.mesh = {.pp = 4};
