@@ -47,6 +47,7 @@ class Search {
     if (!plan_all()) {
       estimate_starts();
       plan_promising();
+      plan_smallest();
       plan_leaders();
     }
     gather();
@@ -220,15 +221,17 @@ class Search {
     plan_each(front_of(finalists), 1.0 / 3);
     plan_each(best_of_meshes(finalists), 1.0 / 2);
     plan_each(finalists, 1.0 / 2);
-    const auto weigh = [this](const Layout& before, const Layout& layout) -> Weighed {
-      if (!is_promising(before, layout) || !can_plan(layout, 1 - kept_work)) return {};
-      return planned(layout);
-    };
-    for (const WeighedLayout& start : best_of_meshes(ranked(known_in(plans_))))
-      descend(start, Goal::seconds, all_of<LayoutOption>, weigh);
+    for (const WeighedLayout& start : best_of_meshes(ranked(known_in(plans_)))) improve_plan(start, 1 - kept_work);
     const std::vector<WeighedLayout> best = ranked(known_in(plans_));
-    for (std::size_t i = 0; i < std::min(max_starts, best.size()); ++i)
-      descend(best[i], Goal::seconds, all_of<LayoutOption>, weigh);
+    for (std::size_t i = 0; i < std::min(max_starts, best.size()); ++i) improve_plan(best[i], 1 - kept_work);
+  }
+
+  /// Descends from a planned layout, until the plans of the search have used up this share of what they may.
+  void improve_plan(const WeighedLayout& start, double share) {
+    descend(start, Goal::seconds, all_of<LayoutOption>, [&](const Layout& before, const Layout& layout) -> Weighed {
+      if (!is_promising(before, layout) || !can_plan(layout, share)) return {};
+      return planned(layout);
+    });
   }
 
   /// Plans the changes of each option that are likely to be its best ones.
@@ -245,6 +248,20 @@ class Search {
       for (std::size_t i = 0; i < std::min(max_planned, changed.size()); ++i)
         if (!stops() && can_plan(changed[i].layout, 1)) (void)planned(changed[i].layout);
     }
+  }
+
+  /// If nothing that is planned fits, the estimates have promised too much: plans what is smallest by its estimate,
+  /// until something fits, and improves that.
+  void plan_smallest() {
+    if (written_.memory_budget == 0 || best_seconds_) return;
+    std::vector<WeighedLayout> smallest = known_in(estimates_);
+    std::stable_sort(smallest.begin(), smallest.end(),
+                     [this](const auto& a, const auto& b) { return is_better(a, b, Goal::bytes); });
+    for (const WeighedLayout& each : smallest) {
+      if (stops() || best_seconds_) break;
+      if (can_plan(each.layout, 1)) (void)planned(each.layout);
+    }
+    if (best_seconds_) improve_plan(ranked(known_in(plans_)).front(), 1);
   }
 
   /// Plans the layouts that lead the ranking by an estimate, until all that can be planned are.

@@ -150,7 +150,7 @@ TEST_CASE("estimates of times agree with plans within a tenth, and those of byte
     "data": {"type": "synthetic_identities", "identities": 40, "image": [3, 64, 64]},
     "model": {"type": "resnet18", "embedding": 128}, "head": {"classes": 4000}, "pipeline": {"schedule": "1f1b"},
     "train": {"batch": 64, "micro_batches": 4}})");
-  const LayoutSpace space(experiment, 4, {.recompute = true, .norm_groups = true});
+  const LayoutSpace space(experiment, 4, {.recompute = true, .offload = true, .norm_groups = true});
   LayoutPlanner planner(open_datasets(experiment));
   LayoutEstimator estimator(space, planner.plan_serially(experiment));
   const std::vector<heddle::Layout> starts = space.starts();
@@ -261,6 +261,21 @@ TEST_CASE("a search that may offload finds how much memory offloading alone save
   CHECK(change->changed.is_planned());
   CHECK(change->changed.layout.offload != Offload::never);
   CHECK(change->changed.figures.bytes < result.written->figures.bytes);
+}
+
+TEST_CASE("where estimates of memory promise too much, the search goes on until something fits") {
+  Experiment experiment = planned_experiment(R"({
+    "name": "resnet", "mesh": {"pp": 4}, "threads": 1,
+    "links": {"latency": 2e-5, "bandwidth": 5e9, "host_bandwidth": 1e10},
+    "data": {"type": "synthetic_identities", "identities": 40, "image": [3, 112, 112]},
+    "model": {"type": "resnet18", "embedding": 128}, "head": {"classes": 400}, "pipeline": {"schedule": "1f1b"},
+    "train": {"batch": 256, "micro_batches": 16}})");
+  experiment.memory_budget = 200'000'000;
+  const LayoutSearchResult result =
+      searched(experiment, {.ranks = 4, .freedom = {.offload = true, .norm_groups = true}});
+  REQUIRE_FALSE(result.best.empty());
+  CHECK(result.best.front().is_planned());
+  CHECK(result.best.front().figures.bytes <= experiment.memory_budget);
 }
 
 TEST_CASE("the work of a head is divided where all stages share fused logits, and at once where they do not") {
