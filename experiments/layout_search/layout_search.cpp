@@ -250,13 +250,11 @@ class Search {
     }
   }
 
-  /// If nothing that is planned fits, the estimates have promised too much: plans what is smallest by its estimate,
-  /// until something fits, and improves that.
+  /// If nothing that is planned fits: plans what is smallest by its estimate, until something fits, and improves that.
   void plan_smallest() {
     if (written_.memory_budget == 0 || best_seconds_) return;
     std::vector<WeighedLayout> smallest = known_in(estimates_);
-    std::stable_sort(smallest.begin(), smallest.end(),
-                     [this](const auto& a, const auto& b) { return is_better(a, b, Goal::bytes); });
+    std::ranges::stable_sort(smallest, {}, [](const WeighedLayout& each) { return each.figures.bytes; });
     for (const WeighedLayout& each : smallest) {
       if (stops() || best_seconds_) break;
       if (can_plan(each.layout, 1)) (void)planned(each.layout);
