@@ -84,10 +84,9 @@ std::vector<Recompute> LayoutSpace::recomputations() const {
 }
 
 std::vector<Offload> LayoutSpace::offloads_of(const Layout& layout) const {
-  const bool keeps_none = layout.recompute == Recompute::always || layout.recompute == Recompute::except_last;
   // A micro-batch is offloaded while others are computed.
   const bool has_others = layout.mesh.pp > 1 && layout.micro_batches * layout.chunks > 1;
-  if (!has_others || keeps_none) return {Offload::never};
+  if (!has_others || !keeps_activations(layout.recompute)) return {Offload::never};
   std::vector<Offload> found{written_.offload};
   if (freedom_.offload && layout.schedule != "csv")
     for (const Offload mode : all_of<Offload>)

@@ -3,9 +3,10 @@
 // The whole space is too large to plan. All meshes, numbers of micro-batches, schedules, recomputations and
 // offloadings are estimated (LayoutEstimator), and the best of them improved one option at a time. The most promising
 // are planned (LayoutPlanner), and the best of these is again improved one option at a time, until nothing that is
-// promising is left or the search has simulated enough. Where few layouts are possible, all are planned. Layouts that
-// are too large to be planned are ranked by their estimates, made larger by the largest error that the plans of others
-// have shown. The same search gives the same result on every machine.
+// promising is left or the search has simulated enough. If nothing that was planned fits, the smallest layouts by their
+// estimates follow. Where few layouts are possible, all are planned. Layouts that are too large to be planned are
+// ranked by their estimates, made larger by the largest error that the plans of others have shown. The same search
+// gives the same result on every machine.
 #pragma once
 
 #include <cstdint>

@@ -74,11 +74,11 @@ void check_offload(const Experiment& e) {
   if (e.pipeline.offload == Offload::never) return;
   if (e.train.forward_only)
     refuse("/pipeline/offload", "expected \"never\" with train.forward_only: a forward pass keeps no activations");
-  if (const Recompute mode = e.pipeline.recompute; mode == Recompute::always || mode == Recompute::except_last)
+  if (!keeps_activations(e.pipeline.recompute))
     refuse("/pipeline/offload",
            "expected \"never\" with pipeline.recompute {}: it keeps no activations that could be offloaded (\"sqrt\" "
            "does)",
-           name_of(mode));
+           name_of(e.pipeline.recompute));
 }
 
 /// Checks that the parts of the heads' work are exchanges between all stages that wait for nothing else.

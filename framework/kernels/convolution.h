@@ -26,6 +26,8 @@ struct ConvolutionGeometry {
   auto operator<=>(const ConvolutionGeometry&) const = default;  // NOLINT(modernize-use-nullptr): as above
   /// No sample, or one side without channels (a rank may hold none of a sharded layer's): nothing is multiplied.
   bool is_empty() const { return batch == 0 || in_channels == 0 || out_channels == 0; }
+  /// The number of elements of the weight.
+  std::int64_t weights() const { return out_channels * kernel.height * kernel.width * (in_channels / groups); }
 };
 /// `[8,56,56,64] -> [8,28,28,128], kernel 3x3, stride 2x2, padding 1x1`, and dilation and groups where they are not 1.
 std::string to_string(const ConvolutionGeometry& g);

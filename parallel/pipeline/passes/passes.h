@@ -24,6 +24,11 @@ inline constexpr auto enum_names<Recompute> = enum_table<Recompute>({
     {Recompute::sqrt, "sqrt"},
 });
 
+/// Whether a stage keeps activations from the forward to the backward of every micro-batch, which can be offloaded.
+inline bool keeps_activations(Recompute mode) {
+  return mode == Recompute::never || mode == Recompute::sqrt;
+}
+
 /// Adds an R before each B or I of a micro-batch that is recomputed, directly before it, or before the
 /// overlapped pair that contains it.
 Schedule with_recompute(Schedule schedule, Recompute mode);

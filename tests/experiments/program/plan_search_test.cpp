@@ -207,8 +207,7 @@ TEST_CASE("wrong options of a search are errors") {
   };
   CHECK(error({"--allow", "recompte"}) ==
         "heddle: --allow: expected \"recompute\", \"offload\", \"micro_batches\" or \"norm_groups\", got \"recompte\"; "
-        "did you mean "
-        "\"recompute\"?\n");
+        "did you mean \"recompute\"?\n");
   CHECK(error({"--budget", "32"}) ==
         "heddle: --budget: expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got \"32\"\n");
   Json normed = pipeline();

@@ -29,6 +29,16 @@ class Differences {
               std::vector<double> weights)
       : operation_(operation), device_(device), values_(std::move(values)), weights_(std::move(weights)) {}
 
+  double at_element(std::size_t input, std::size_t element) const {
+    return quotient([=](auto& values, double step) { values[input][element] += step; });
+  }
+  double along(std::size_t input, const std::vector<double>& direction) const {
+    return quotient([&, input](auto& values, double step) {
+      for (std::size_t e = 0; e < direction.size(); ++e) values[input][e] += step * direction[e];
+    });
+  }
+
+ private:
   /// d(sum of weights * output) / dt, where `move(values, t)` moves the values by t.
   template <class Move>
   double quotient(const Move& move) const {
@@ -47,16 +57,7 @@ class Differences {
       sum += weights_[i] * (8 * (up[i] - down[i]) - (far_up[i] - far_down[i])) / (12 * increment);
     return sum;
   }
-  double at_element(std::size_t input, std::size_t element) const {
-    return quotient([=](auto& values, double step) { values[input][element] += step; });
-  }
-  double along(std::size_t input, const std::vector<double>& direction) const {
-    return quotient([&, input](auto& values, double step) {
-      for (std::size_t e = 0; e < direction.size(); ++e) values[input][e] += step * direction[e];
-    });
-  }
 
- private:
   const OperationCase& operation_;
   Device& device_;
   std::vector<std::vector<double>> values_;
@@ -70,8 +71,8 @@ std::vector<double> direction_of(std::size_t elements, std::uint64_t seed) {
   return direction;
 }
 
-/// The distance of the elements that are differenced. No row or column of a tensor with so many elements is a multiple
-/// of it.
+/// The distance of the elements that are differenced. It has no factor in common with any side of a tensor of so many
+/// elements, so that they are spread over all of its rows and columns.
 std::size_t stride_over(std::size_t elements) {
   std::size_t stride = (elements + max_differenced - 1) / max_differenced;
   while (stride > 1 && std::gcd(stride, elements) > 1) ++stride;

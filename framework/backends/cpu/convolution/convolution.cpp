@@ -29,8 +29,7 @@ struct Widened {
     auto* const base = static_cast<std::byte*>(workspace.data());
     const std::int64_t x_bytes = aligned(4 * g.batch * g.input.height * g.input.width * g.in_channels);
     const std::int64_t y_bytes = aligned(4 * g.batch * g.output.height * g.output.width * g.out_channels);
-    const std::int64_t weight_bytes =
-        aligned(4 * g.out_channels * g.kernel.height * g.kernel.width * (g.in_channels / g.groups));
+    const std::int64_t weight_bytes = aligned(4 * g.weights());
     x = reinterpret_cast<float*>(base);
     y = reinterpret_cast<float*>(base + x_bytes);
     weight = reinterpret_cast<float*>(base + x_bytes + y_bytes);

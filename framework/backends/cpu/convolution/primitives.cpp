@@ -30,10 +30,6 @@ dnnl::memory::desc plain_weight(const ConvolutionGeometry& g, DType dtype) {
 /// its code for minutes where there is AMX.
 constexpr std::int64_t max_weights = std::int64_t{1} << 31;
 
-std::int64_t weights_of(const ConvolutionGeometry& g) {
-  return g.out_channels * g.kernel.height * g.kernel.width * (g.in_channels / g.groups);
-}
-
 /// oneDNN's reference code is slower than a plain loop.
 template <class Descriptor>
 bool is_fast(const Descriptor& descriptor) {
@@ -69,7 +65,7 @@ const Winograd* ConvolutionPrimitives::find_winograd(const ConvolutionGeometry& 
 
 std::optional<ConvolutionPrimitive> ConvolutionPrimitives::make(const Key& key) {
   const ConvolutionGeometry& g = key.geometry;
-  if (onednn_type(key.dtype) == dnnl::memory::data_type::undef || weights_of(g) > max_weights) return {};
+  if (onednn_type(key.dtype) == dnnl::memory::data_type::undef || g.weights() > max_weights) return {};
   const ThreadTeam team(onednn_.threads());
   const dnnl::engine& engine = onednn_.engine();
   const dnnl::primitive_attr attr = user_scratchpad();
@@ -142,7 +138,7 @@ ConvolutionNeeds convolution_needs(ConvolutionPrimitives& primitives, const Conv
                                    ConvolutionPart part, DType dtype) {
   if (g.is_empty()) return {};
   if (const Winograd* const winograd = primitives.find_winograd(g, part, dtype)) return winograd->needs();
-  const std::int64_t weights = weights_of(g);
+  const std::int64_t weights = g.weights();
   const auto native = [](const ConvolutionPrimitive* found) {
     return found == nullptr ? ConvolutionNeeds{}
                             : ConvolutionNeeds{found->scratch_bytes,
