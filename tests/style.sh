@@ -39,7 +39,7 @@ rule "a folder has more than 30 entries" "$(  # shipped experiments and their cl
     sed 's|/[^/]*$||' | sort | uniq -c | awk '$1 > 30')"
 rule "a limit or an extreme is not called max_... or min_..." "$(
   files '\.(h|cpp|cu|cuh|py|js)$' "${all[@]}" |
-    search '\b(most|fewest|largest|smallest|least|longest|greatest|highest|lowest)_[a-z]|constexpr [^=(]* (most|fewest|largest|smallest|least|longest|shortest)( =|\{|;)')"
+    search '\b(maximum|minimum|most|fewest|largest|smallest|least|longest|greatest|highest|lowest)_[a-z]|constexpr [^=(]* (most|fewest|largest|smallest|least|longest|shortest)( =|\{|;)')"
 rule "a library exits" "$(
   files '\.(h|cpp|cu|cuh)$' "${libraries[@]}" experiments | grep -v '^experiments/program/main.cpp$' |
     search '(^|[^.[:alnum:]_])(exit|_Exit|quick_exit|std::abort|std::terminate)\(')"

@@ -77,8 +77,8 @@ IntegerField integer_field(const Describer::Body& root, std::string_view dotted)
     fail<InputError>("expected a field that holds an integer, {} holds {}", in_quotes(dotted), kind_words(node));
   const Range& range = node.each;
   return {*node.value.get_if<std::int64_t>(),
-          static_cast<std::int64_t>(std::max(range.minimum, -max_exact_integer)) + (range.minimum_excluded ? 1 : 0),
-          static_cast<std::int64_t>(std::min(range.maximum, max_exact_integer)) - (range.maximum_excluded ? 1 : 0)};
+          static_cast<std::int64_t>(std::max(range.minimum, -max_exact_integer)) + (range.excludes_minimum ? 1 : 0),
+          static_cast<std::int64_t>(std::min(range.maximum, max_exact_integer)) - (range.excludes_maximum ? 1 : 0)};
 }
 
 }  // namespace heddle

@@ -29,16 +29,16 @@ Value number(double value) {
 
 void add_range(Object& schema, const Range& range) {
   if (std::isfinite(range.minimum)) {
-    schema.push_back({range.minimum_excluded ? "exclusiveMinimum" : "minimum", number(range.minimum)});
+    schema.push_back({range.excludes_minimum ? "exclusiveMinimum" : "minimum", number(range.minimum)});
   }
   if (std::isfinite(range.maximum)) {
-    schema.push_back({range.maximum_excluded ? "exclusiveMaximum" : "maximum", number(range.maximum)});
+    schema.push_back({range.excludes_maximum ? "exclusiveMaximum" : "maximum", number(range.maximum)});
   }
 }
 
 void add_length(Object& schema, const Range& length) {
-  const double least = length.minimum_excluded ? length.minimum + 1 : length.minimum;
-  const double most = length.maximum_excluded ? length.maximum - 1 : length.maximum;
+  const double least = length.excludes_minimum ? length.minimum + 1 : length.minimum;
+  const double most = length.excludes_maximum ? length.maximum - 1 : length.maximum;
   if (least > 0) schema.push_back({"minItems", number(least)});
   if (std::isfinite(most)) schema.push_back({"maxItems", number(most)});
 }

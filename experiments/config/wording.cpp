@@ -68,26 +68,26 @@ const Value* value_at(const Value& root, std::string_view pointer) {
 std::string range_words(const Range& range) {
   const bool below = std::isfinite(range.maximum);
   const bool above = std::isfinite(range.minimum);
-  if (above && below && !range.minimum_excluded && !range.maximum_excluded) {
+  if (above && below && !range.excludes_minimum && !range.excludes_maximum) {
     return fmt::format(" from {} to {}", range.minimum, range.maximum);
   }
   std::string words;
-  if (above) words = fmt::format(" {} {}", range.minimum_excluded ? ">" : ">=", range.minimum);
+  if (above) words = fmt::format(" {} {}", range.excludes_minimum ? ">" : ">=", range.minimum);
   if (above && below) words += " and";
-  if (below) words += fmt::format(" {} {}", range.maximum_excluded ? "<" : "<=", range.maximum);
+  if (below) words += fmt::format(" {} {}", range.excludes_maximum ? "<" : "<=", range.maximum);
   return words;
 }
 
 static_assert(std::numeric_limits<long double>::digits >= std::numeric_limits<std::int64_t>::digits);
 
 bool contains(const Range& range, long double value) {
-  return (range.minimum_excluded ? value > range.minimum : value >= range.minimum) &&
-         (range.maximum_excluded ? value < range.maximum : value <= range.maximum);
+  return (range.excludes_minimum ? value > range.minimum : value >= range.minimum) &&
+         (range.excludes_maximum ? value < range.maximum : value <= range.maximum);
 }
 
 std::string list_words(std::string_view noun, const Range& each, const Range& length) {
-  const double least = std::max(0.0, length.minimum_excluded ? length.minimum + 1 : length.minimum);
-  const double most = length.maximum_excluded ? length.maximum - 1 : length.maximum;
+  const double least = std::max(0.0, length.excludes_minimum ? length.minimum + 1 : length.minimum);
+  const double most = length.excludes_maximum ? length.maximum - 1 : length.maximum;
   std::string count;
   double last = 2;
   if (least == most) {

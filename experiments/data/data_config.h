@@ -1,4 +1,5 @@
-// The option `data` of an experiment, and the table of data sets: the only place that knows all of them.
+// The option `data` of an experiment, and the table of data sets. Only `heddle data` knows one of them besides, for the
+// containers that it reads (program/data/stored_images.h).
 #pragma once
 
 #include <cstdint>

@@ -55,8 +55,8 @@ class Dataset {
   /// preprocessing().normalise() then follows. Raises InputError with the file's name if the image is broken.
   virtual void read(Split split, std::int64_t index, std::span<float> pixels) const = 0;
 
-  /// Whether images are stored encoded. Threads of a loader read such images ahead of the step; others are made when
-  /// the step needs them.
+  /// Whether images are stored encoded, and may therefore be broken. An ImageReader decides which images are read
+  /// ahead.
   virtual bool is_encoded() const { return false; }
 
   /// The data sets of the training, if it has several; else this one alone. With several, all other members describe

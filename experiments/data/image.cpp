@@ -16,7 +16,7 @@
 namespace heddle {
 namespace {
 
-constexpr std::size_t maximum_file_bytes = std::size_t{1} << 30;
+constexpr std::size_t max_file_bytes = std::size_t{1} << 30;
 constexpr std::size_t max_header = 4096;
 
 bool begins_with(std::span<const std::uint8_t> bytes, std::string_view magic) {
@@ -33,8 +33,8 @@ std::vector<std::uint8_t> read_beginning(const std::string& path, std::size_t li
   if (!std::filesystem::is_regular_file(status)) fail<InputError>("image \"{}\": not a regular file", path);
   file_bytes = std::filesystem::file_size(path, error);
   if (error) fail<InputError>("image \"{}\": {}", path, error.message());
-  if (file_bytes > maximum_file_bytes)
-    fail<InputError>("image \"{}\": {} bytes; at most {} are accepted", path, file_bytes, maximum_file_bytes);
+  if (file_bytes > max_file_bytes)
+    fail<InputError>("image \"{}\": {} bytes; at most {} are accepted", path, file_bytes, max_file_bytes);
 
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (!file) fail<InputError>("image \"{}\": {}", path, std::generic_category().message(errno));
@@ -50,9 +50,9 @@ std::vector<std::uint8_t> read_beginning(const std::string& path, std::size_t li
 
 void check_image_size(std::int64_t height, std::int64_t width, std::string_view name) {
   if (height < 1 || width < 1) fail<InputError>("image \"{}\": {} x {} pixels", name, height, width);
-  if (height > maximum_image_pixels / width)
+  if (height > max_image_pixels / width)
     fail<InputError>("image \"{}\": {} x {} pixels; at most {} pixels are accepted", name, height, width,
-                     maximum_image_pixels);
+                     max_image_pixels);
 }
 
 ImageFormat image_format(std::span<const std::uint8_t> bytes, std::string_view name) {
@@ -93,7 +93,7 @@ ImageHeader decode_image_header(std::span<const std::uint8_t> bytes, std::size_t
 
 std::vector<std::uint8_t> read_image_file(const std::string& path) {
   std::size_t file_bytes = 0;
-  return read_beginning(path, maximum_file_bytes, file_bytes);
+  return read_beginning(path, max_file_bytes, file_bytes);
 }
 
 Image load_image(const std::string& path) {

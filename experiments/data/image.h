@@ -38,7 +38,7 @@ struct ImageHeader {
 };
 
 /// The largest image that is accepted. The header is checked before memory is allocated.
-inline constexpr std::int64_t maximum_image_pixels = 64'000'000;
+inline constexpr std::int64_t max_image_pixels = 64'000'000;
 
 /// Decodes an image in memory to its own 1 or 3 channels and turns it upright as its EXIF says. Alpha is dropped,
 /// 16-bit samples are cut to 8 bits, and CMYK becomes RGB. `name` is used in error messages. A `reduction` of 2, 4 or 8

@@ -60,9 +60,9 @@ class Search {
     return result_.is_interrupted;
   }
 
-  /// The layers that all ranks compute in the two steps of a plan.
+  /// The layers that all ranks compute in a step; the messages of each micro-batch count as four layers of each stage.
   double work_of(const MeshConfig& mesh, std::int64_t micro_batches) const {
-    constexpr std::int64_t of_messages = 4;  // which take as long as so many layers
+    constexpr std::int64_t of_messages = 4;
     return static_cast<double>(mesh.dp * mesh.tp * micro_batches *
                                (static_cast<std::int64_t>(space_.applications()) + of_messages * mesh.pp));
   }

@@ -37,8 +37,8 @@ struct LayoutChange {
 struct LayoutSearchOptions {
   int ranks = 1;
   LayoutFreedom freedom{};
-  /// How much may be simulated: the layers that all ranks compute in a step, summed over the layouts that are planned;
-  /// the experiment's own layout is not counted.
+  /// How much may be simulated: the layers that all ranks compute in a step, and four for the messages of each stage
+  /// and micro-batch, summed over the layouts that are planned; the experiment's own layout is not counted.
   double max_work = 100'000;
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// Whether to end with the best that has been found.
@@ -46,8 +46,8 @@ struct LayoutSearchOptions {
 };
 
 struct LayoutSearchResult {
-  /// The experiment as it is, whose mesh may have another number of ranks. If
-  /// simulating it is too much, it is estimated, or absent if it has.
+  /// The experiment as it is written, planned. If planning it would exceed max_work, it is estimated, or absent if its
+  /// mesh has another number of ranks than the search.
   std::optional<WeighedLayout> written{};
   /// The fastest layouts that fit, at most ten. Of those whose times agree to seven digits, the smaller one comes
   /// first, and then the one that differs from the experiment in fewer options.

@@ -18,7 +18,7 @@ Study<Experiment> checkpoint_study(const FoundCheckpoint& checkpoint, const std:
   const std::string where = fmt::format("{}: its experiment", checkpoint.folder.string());
   Study<Experiment> study = read_study_text<Experiment>(text, where, given);
   for (auto& member : study.variants)
-    if (job == nullptr && transport_type(member.root.transport).needs_job) member.root.transport = "threads";
+    if (job == nullptr && transport_type(member.root.transport).needs_job) member.root.transport = transport_of_threads;
   study = checked(std::move(study));
   fit_to_job(study, job, false);
   return study;

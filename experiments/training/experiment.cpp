@@ -193,7 +193,7 @@ void describe(Describer& d, Experiment& c) {
           "with device cuda: products and convolutions of f32 on tensor cores, which use 10 of the 23 mantissa bits");
   d.field("memory_budget", c.memory_budget, between(0, max_exact_integer),
           "number of bytes that a rank may hold; 0: no limit");
-  d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .minimum_excluded = true},
+  d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .excludes_minimum = true},
           "seconds after which a rank's wait for another one is an error");
   d.field("data_folder", c.data_folder,
           "folder to which paths of data, of evaluation sets and of model.weights are relative; empty: the current "

@@ -1,6 +1,5 @@
 // Runs one experiment on all its ranks: trains, saves, evaluates, and returns the measurements. With this header a
-// researcher trains from C++, without the program and its files; tests/experiments/training/train_from_cpp_test.cpp is
-// a complete example:
+// researcher trains from C++, without the program and its files; examples/own_program is a complete example:
 //
 //   Experiment experiment;  // every field has the default of `heddle help`
 //   experiment.name = "two_ranks";

@@ -1,7 +1,7 @@
 // A backend computes and holds memory: `cpu`, `cuda`, and `plan` (shapes only: allocations and FLOPs are counted,
 // nothing is computed). Its kernels are grouped by theme. A theme has the same name everywhere: its operations are in
-// ops/THEME.h, the interface of its kernels in kernels/THEME.h, and their code in backends/cpu/THEME/,
-// backends/cuda/THEME/ and backends/plan/THEME.cpp. The themes:
+// ops/THEME.h (those of head and class_rows in layers/head), the interface of its kernels in kernels/THEME.h, and their
+// code in backends/cpu/THEME/, backends/cuda/THEME/ and backends/plan/THEME.cpp. The themes:
 //
 //   elementwise      arithmetic with broadcasting, activations, conversions between types
 //   reduction        sums, means and maxima over dimensions, and over the tensors of several ranks
@@ -95,17 +95,17 @@ class Backend {
   /// Copies within the memory of the device, also between ranks. The copy is ordered with the kernels of the calling
   /// rank; marks order it with those of other ranks.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
-  /// Page-aligned host memory for `move_out`: page-locked for cuda, null on plan. It is kept for the next such call.
+  /// Page-aligned host memory for `offload`: page-locked for cuda, null on plan. It is kept for the next such call.
   virtual std::byte* allocate_host(std::int64_t bytes) = 0;
-  /// Behind all moves so far.
+  /// Frees it once all transfers that were issued before are done.
   virtual void deallocate_host(std::byte* host, std::int64_t bytes) = 0;
   /// Moves the elements at an address to the host and deallocates it; and back, to an address that it allocates. Each
-  /// move begins after everything that this rank has issued and after the move before it, and runs beside what the rank
-  /// issues later. What reads the elements that came back must wait for `moves`.
-  virtual void move_out(void* device, std::span<std::byte> host) = 0;
-  virtual void* move_back(std::span<const std::byte> host) = 0;
-  /// A mark behind all moves; null where a call returns with its work done (cpu, plan).
-  virtual std::shared_ptr<const Mark> moves() = 0;
+  /// transfer begins after everything that this rank has issued and after the transfer before it, and runs beside what
+  /// the rank issues later. What reads the elements that came back must wait for `transfers`.
+  virtual void offload(void* device, std::span<std::byte> host) = 0;
+  virtual void* load(std::span<const std::byte> host) = 0;
+  /// A mark behind all transfers; null where a call returns with its work done (cpu, plan).
+  virtual std::shared_ptr<const Mark> transfers() = 0;
   /// A mark behind everything that this rank has issued; null where a call returns with its work done (cpu, plan).
   virtual std::shared_ptr<const Mark> mark() = 0;
   /// What is issued on this rank's part of the device from now on begins after the mark, which may be another rank's;
@@ -113,14 +113,14 @@ class Backend {
   virtual void wait_for(const Mark* mark) = 0;
   /// The host waits until everything issued by this rank is done; throws what kernels found wrong only then.
   virtual void synchronize() = 0;
-  /// The same before a clock is read: an error is left to the next `synchronize`.
+  /// Waits like `synchronize`, before a clock is read, and leaves an error to the next `synchronize`.
   virtual void settle() noexcept = 0;
   /// Called once by the rank's own thread before it computes: sets the size of its thread team and its device.
   virtual void enter_thread() = 0;
 
   /// What was counted so far; zero on the other backends.
   virtual PlannedWork work() const = 0;
-  /// Counts everything since then `times` more: on plan only.
+  /// Counts the work since `since` another `times` times: on plan only.
   virtual void repeat(const PlannedWork& since, std::int64_t times) = 0;
   double flops() const { return work().flops; }
   double seconds() const { return work().seconds; }

@@ -1,9 +1,9 @@
 // Each configuration struct has one description. Describers visit it to make the reader, the JSON schema, `heddle help`
 // and the error messages, so that a new option is one line in a `describe` function.
 //
-//   void describe(Describer& d, OptimizerConfig& c) {
-//     d.field("momentum", c.momentum, between(0, 1), "factor of the previous step's velocity");
-//     choice(d, "nesterov_style", c.style, "which published form of Nesterov's momentum");
+//   void describe(Describer& d, EmaConfig& c) {
+//     d.field("decay", c.decay, from_to_below(0, 1), "factor of the average in each step");
+//     d.field("warm_up", c.warm_up, "whether the decay is at most (1 + step) / (10 + step)");
 //   }
 //
 // The value that a field holds when `describe` is called is its default. A `describe` function has no other effect: it
@@ -34,8 +34,8 @@ inline constexpr double max_exact_integer = 0x1p53;
 struct Range {
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
-  bool minimum_excluded = false;
-  bool maximum_excluded = false;
+  bool excludes_minimum = false;
+  bool excludes_maximum = false;
 };
 
 inline Range any_number() {
@@ -45,14 +45,14 @@ inline Range at_least(double minimum) {
   return {.minimum = minimum};
 }
 inline Range above(double minimum) {
-  return {.minimum = minimum, .minimum_excluded = true};
+  return {.minimum = minimum, .excludes_minimum = true};
 }
 inline Range between(double minimum, double maximum) {
   return {.minimum = minimum, .maximum = maximum};
 }
 /// minimum <= x < maximum.
 inline Range from_to_below(double minimum, double maximum) {
-  return {.minimum = minimum, .maximum = maximum, .maximum_excluded = true};
+  return {.minimum = minimum, .maximum = maximum, .excludes_maximum = true};
 }
 
 /// A name of a choice that files of earlier versions use, and its present name.

@@ -10,6 +10,8 @@
 namespace heddle {
 
 enum class ReduceOp { sum, mean, max };
+/// Of the tensors of several ranks.
+enum class Reduction { sum, max };
 
 class ReductionKernels {
  public:
@@ -21,9 +23,9 @@ class ReductionKernels {
   /// dx[o,r,i] = dy[o,i] where x[o,r,i] == y[o,i] for the first such r, else 0.
   virtual void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view, const Tensor& dy,
                                    Tensor& dx) const = 0;
-  /// Every result = parts[0] op parts[1] op .., in this order, rounded to the dtype after each; op is sum or max (a NaN
+  /// Every result = parts[0] + parts[1] + .., or their maximum, in this order, rounded to the dtype after each (a NaN
   /// stays). All of one floating dtype and size, possibly on other ranks' devices; a result may be one of the parts.
-  virtual void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const = 0;
+  virtual void combine(Reduction reduction, std::span<const Tensor> parts, std::span<Tensor> results) const = 0;
 };
 
 /// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
@@ -35,7 +37,7 @@ class ReductionKernelsOn final : public ReductionKernels {
   void reduce(ReduceOp op, const Tensor& x, std::array<std::int64_t, 3> view, Tensor& y) const override;
   void reduce_max_backward(const Tensor& x, const Tensor& y, std::array<std::int64_t, 3> view, const Tensor& dy,
                            Tensor& dx) const override;
-  void combine(ReduceOp op, std::span<const Tensor> parts, std::span<Tensor> results) const override;
+  void combine(Reduction reduction, std::span<const Tensor> parts, std::span<Tensor> results) const override;
 
  private:
   Context& context_;

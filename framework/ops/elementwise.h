@@ -29,7 +29,7 @@ Variable prelu(const Variable& x, const Variable& slope);
 
 /// The same values in another floating dtype; the gradient is cast back.
 Variable cast(const Variable& x, DType dtype);
-/// The same by `weight_in_type`.
+/// `cast` for a weight: reads the copy that `weight_in_type` keeps.
 Variable cast_weight(const Variable& weight, DType dtype);
 /// The values of a tensor in another dtype; x itself if it has that dtype.
 Tensor in_type(const Tensor& x, DType dtype);

@@ -31,7 +31,7 @@ void describe(Describer& d, LossScaleConfig& c) {
   d.field("growth_factor", c.growth_factor, at_least(1),
           "factor by which the scale is multiplied after growth_interval good steps");
   d.field("backoff_factor", c.backoff_factor,
-          Range{.minimum = 0, .maximum = 1, .minimum_excluded = true, .maximum_excluded = true},
+          Range{.minimum = 0, .maximum = 1, .excludes_minimum = true, .excludes_maximum = true},
           "factor by which the scale is multiplied after an overflow");
   d.field("growth_interval", c.growth_interval, between(1, 4e9),
           "number of steps without an overflow after which the scale grows");

@@ -16,7 +16,7 @@ void describe_common(Describer& d, OptimizerConfig& c) {
   d.field("weight_decay", c.weight_decay, at_least(0), "factor of the weight that is added to its gradient");
   d.field("decay_norms_and_biases", c.decay_norms_and_biases,
           "whether norms, slopes, biases, position embeddings, class tokens and mask tokens decay too");
-  d.field("layer_decay", c.layer_decay, Range{.minimum = 0, .maximum = 1, .minimum_excluded = true},
+  d.field("layer_decay", c.layer_decay, Range{.minimum = 0, .maximum = 1, .excludes_minimum = true},
           "factor of the learning rate from each block of the backbone to the one before it; behind the last block the "
           "rate is lr");
 }

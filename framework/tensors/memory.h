@@ -58,7 +58,7 @@ class MemoryMeter {
   std::int64_t peak_offloaded_ = 0;
 };
 
-/// `1.5 MiB`, `17 B`: binary units, two or three significant digits.
+/// `1.50 MiB`, `17 B`: binary units, and three significant digits, or four from 1000 to 1023; bytes are whole.
 std::string format_bytes(std::int64_t bytes);
 
 }  // namespace heddle

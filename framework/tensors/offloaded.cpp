@@ -35,26 +35,26 @@ void Offloaded::free_host(Part& part) {
     part.storage->device().backend().deallocate_host(host, part.storage->bytes());
 }
 
-void Offloaded::take_out() {
+void Offloaded::offload() {
   if (parts_.empty()) return;
   Device& device = parts_.front().storage->device();
   device.meter().charge_offloaded(bytes_);
   is_out_ = true;
   for (Part& part : parts_) part.host = device.backend().allocate_host(part.storage->bytes());
-  for (Part& part : parts_) part.storage->move_out({part.host, static_cast<std::size_t>(part.storage->bytes())});
+  for (Part& part : parts_) part.storage->offload({part.host, static_cast<std::size_t>(part.storage->bytes())});
 }
 
-std::shared_ptr<const Mark> Offloaded::bring_back() {
+std::shared_ptr<const Mark> Offloaded::load() {
   if (!is_out_) return nullptr;
   Device& device = parts_.front().storage->device();
   for (Part& part : parts_) {
-    part.storage->move_back({part.host, static_cast<std::size_t>(part.storage->bytes())});
+    part.storage->load({part.host, static_cast<std::size_t>(part.storage->bytes())});
     free_host(part);
   }
   is_out_ = false;
   device.meter().charge_offloaded(-bytes_);
   parts_.clear();
-  return device.backend().moves();
+  return device.backend().transfers();
 }
 
 }  // namespace heddle

@@ -39,9 +39,9 @@ class Offloaded {
 
   std::int64_t bytes() const { return bytes_; }
   /// Moves the bytes into the host's memory, which the device's meter counts from now on.
-  void take_out();
+  void offload();
   /// Moves them back to the device. What reads them must wait for the mark; null where they are back already.
-  std::shared_ptr<const Mark> bring_back();
+  std::shared_ptr<const Mark> load();
 
  private:
   struct Part {

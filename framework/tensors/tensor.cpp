@@ -54,13 +54,13 @@ void* Storage::give_up() {
   return std::exchange(data_, nullptr);
 }
 
-void Storage::move_out(std::span<std::byte> host) {
-  device_.backend().move_out(give_up(), host);
+void Storage::offload(std::span<std::byte> host) {
+  device_.backend().offload(give_up(), host);
 }
 
-void Storage::move_back(std::span<const std::byte> host) {
+void Storage::load(std::span<const std::byte> host) {
   if (!is_released_) fail("tensor: its {} bytes are not released", bytes_);
-  data_ = charged([&] { return device_.backend().move_back(host); });
+  data_ = charged([&] { return device_.backend().load(host); });
   is_released_ = false;
   changed();
 }

@@ -40,9 +40,9 @@ class Storage {
   /// again; the tensors of the other one may not.
   void refill(Storage& other);
 
-  /// The same for bytes that move to the host's memory and back (Backend::move_out, move_back).
-  void move_out(std::span<std::byte> host);
-  void move_back(std::span<const std::byte> host);
+  /// The same for bytes that move to the host's memory and back (Backend::offload, load).
+  void offload(std::span<std::byte> host);
+  void load(std::span<const std::byte> host);
 
   /// The number of in-place changes of the elements, by which derived data such as packed weights are found to be
   /// stale.

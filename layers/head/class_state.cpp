@@ -193,7 +193,7 @@ void ClassState::step_unsampled(const ClassSample& sample, const HeadUpdate& upd
     else
       others.push_back(row);
   }
-  const Tensor index = given(device_, others, count - sample.size);
+  const Tensor index = tensor_of_values(device_, others, count - sample.size);
   for_each_table([&](Rows& rows) {
     const ClassStep step = class_step(rows, update);
     ClassTiles rest(rows.table, dtype_, dtype_, false, tile_size);

@@ -15,7 +15,7 @@ namespace heddle {
 
 /// A tensor of these values on the device. On plan, which has no values, a tensor of this size.
 template <class T>
-Tensor given(Device& device, const std::vector<T>& values, std::int64_t size) {
+Tensor tensor_of_values(Device& device, const std::vector<T>& values, std::int64_t size) {
   return device.has_data() ? Tensor::from_host(device, {size}, values) : Tensor::empty(device, {size}, dtype_of<T>);
 }
 

@@ -47,14 +47,14 @@ bool HeadSample::take() {
 }
 
 Tensor HeadSample::index() const {
-  return given(device_, drawn_.rows, drawn_.size);
+  return tensor_of_values(device_, drawn_.rows, drawn_.size);
 }
 
 Tensor HeadSample::corrections(DType dtype) const {
   if (!config_.sample.correction) return {};
   const std::int64_t classes = drawn_.size / config_.sub_centres;
   Tensor corrections = Tensor::empty(device_, {classes}, dtype);
-  device_.backend().elementwise().cast(given(device_, drawn_.corrections, classes), corrections);
+  device_.backend().elementwise().cast(tensor_of_values(device_, drawn_.corrections, classes), corrections);
   return corrections;
 }
 

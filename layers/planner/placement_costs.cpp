@@ -55,10 +55,8 @@ const std::vector<NodeSpread>& PlacementCosts::spreads(AxisSet axes) const {
   const Mesh& mesh = options_.mesh;
   std::set<NodeSpread> different;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    const Mesh::Coordinates at = mesh.coordinates(rank);
-    bool is_first = true;
-    axes.for_each([&](Axis axis) { is_first &= at[axis] == 0; });
-    if (is_first) different.insert(spread_of(options_.links, mesh.ranks_over(axes, rank)));
+    const std::vector<int> group = mesh.ranks_over(axes, rank);
+    if (group.front() == rank) different.insert(spread_of(options_.links, group));
   }
   known.assign(different.begin(), different.end());
   return known;
@@ -169,18 +167,20 @@ LayerCosts PlacementCosts::layer(std::size_t index, const PerAxis<LayerOption>& 
   return costs;
 }
 
-const std::vector<ConversionCost>& PlacementCosts::conversion(int value, const Placements& from, const Placements& to) {
+const std::vector<RedistributionStepCost>& PlacementCosts::redistribution(int value, const Placements& from,
+                                                                          const Placements& to) {
   const auto dimensions = model_.sample(value).dimensions();
-  ConversionKey key{{dimensions.begin(), dimensions.end()}, model_.has_gradient(value), code_of(from), code_of(to)};
-  const auto known = conversions_.find(key);
-  if (known != conversions_.end()) return known->second;
-  return conversions_.emplace(std::move(key), convert(value, from, to)).first->second;
+  RedistributionKey key{{dimensions.begin(), dimensions.end()}, model_.has_gradient(value), code_of(from), code_of(to)};
+  const auto known = redistributions_.find(key);
+  if (known != redistributions_.end()) return known->second;
+  return redistributions_.emplace(std::move(key), redistribution_cost(value, from, to)).first->second;
 }
 
-std::vector<ConversionCost> PlacementCosts::convert(int value, const Placements& from, const Placements& to) const {
+std::vector<RedistributionStepCost> PlacementCosts::redistribution_cost(int value, const Placements& from,
+                                                                        const Placements& to) const {
   const Shape whole = model_.shape(value, options_.samples);
   const auto traversals = static_cast<double>(options_.micro_batches);
-  std::vector<ConversionCost> conversions;
+  std::vector<RedistributionStepCost> steps;
   Placements where = normalized(from, options_.mesh);
   for (const StepTraffic& traffic :
        redistribution_traffic(whole, options_.precision.activations, from, to, options_.mesh, {})) {
@@ -195,19 +195,19 @@ std::vector<ConversionCost> PlacementCosts::convert(int value, const Placements&
                             bytes * options_.micro_batches,
                             rounded(each) * traversals};
     };
-    ConversionCost conversion{.step = traffic.step};
-    if (traffic.forward) conversion.forward = planned(*traffic.forward, traffic.forward_bytes, times.forward);
+    RedistributionStepCost cost{.step = traffic.step};
+    if (traffic.forward) cost.forward = planned(*traffic.forward, traffic.forward_bytes, times.forward);
     if (traffic.backward && model_.has_gradient(value))
-      conversion.backward = planned(*traffic.backward, traffic.backward_bytes, times.backward);
-    conversions.push_back(conversion);
+      cost.backward = planned(*traffic.backward, traffic.backward_bytes, times.backward);
+    steps.push_back(cost);
     where = next;
   }
-  return conversions;
+  return steps;
 }
 
 double PlacementCosts::conversion_seconds(int value, const Placements& from, const Placements& to) {
   double sum = 0;
-  for (const ConversionCost& step : conversion(value, from, to)) {
+  for (const RedistributionStepCost& step : redistribution(value, from, to)) {
     if (step.forward) sum += step.forward->seconds;
     if (step.backward) sum += step.backward->seconds;
   }

@@ -17,7 +17,7 @@
 #include "layers/planner/model_placement.h"
 #include "layers/precision.h"
 #include "parallel/communicator/link_model.h"
-#include "parallel/placement/redistribution.h"
+#include "parallel/placement/redistribution_steps.h"
 
 namespace heddle {
 
@@ -69,7 +69,7 @@ struct CollectiveCost {
 };
 
 /// One step of the redistribution of a value from one placement to another.
-struct ConversionCost {
+struct RedistributionStepCost {
   RedistributionStep step{};
   std::optional<CollectiveCost> forward{};
   std::optional<CollectiveCost> backward{};  // empty if no gradient flows
@@ -94,7 +94,7 @@ class PlacementCosts {
   /// The seconds of a step on a rank that does this number of operations and moves this number of bytes in each
   /// micro-batch.
   double computing_seconds(double flops, double bytes) const;
-  const std::vector<ConversionCost>& conversion(int value, const Placements& from, const Placements& to);
+  const std::vector<RedistributionStepCost>& redistribution(int value, const Placements& from, const Placements& to);
   double conversion_seconds(int value, const Placements& from, const Placements& to);
   /// The bytes of a value in one placement that are kept for the backward pass of one micro-batch.
   std::int64_t kept_bytes(int value, const Placements& where) const;
@@ -102,7 +102,7 @@ class PlacementCosts {
   double loading_seconds(const Placements& input) const;
 
  private:
-  using ConversionKey = std::tuple<std::vector<std::int64_t>, bool, int, int>;
+  using RedistributionKey = std::tuple<std::vector<std::int64_t>, bool, int, int>;
 
   double seconds(Operation operation, std::int64_t bytes, AxisSet axes) const;
   /// The ways in which groups of ranks along these axes are spread over the nodes.
@@ -113,12 +113,13 @@ class PlacementCosts {
   void add_parameters(const LayerSpec& layer, const LayerLayout& layout, bool gives_gradient, LayerCosts& costs) const;
   /// Adds the cost of the optimizer's step for elements of this type, whose gradients are summed along these axes.
   void add_step(AxisSet axes, DType kept, std::int64_t elements, LayerCosts& costs) const;
-  std::vector<ConversionCost> convert(int value, const Placements& from, const Placements& to) const;
+  std::vector<RedistributionStepCost> redistribution_cost(int value, const Placements& from,
+                                                          const Placements& to) const;
 
   const ModelSpec& model_;
   PlannerOptions options_;
   mutable std::array<std::vector<NodeSpread>, AxisSet::count> spreads_;  // by AxisSet::index(), when first asked for
-  std::map<ConversionKey, std::vector<ConversionCost>> conversions_;
+  std::map<RedistributionKey, std::vector<RedistributionStepCost>> redistributions_;
 };
 
 /// A number that is different for every placement.

@@ -35,10 +35,10 @@ PlacementReport report(const ModelSpec& model, const ModelPlacement& placement, 
     if (!seen.emplace(value, code_of(where)).second) return;
     report.totals.activation_bytes += costs.kept_bytes(value, where);
     const Placements made = placement.made(value);
-    const std::vector<ConversionCost>& steps = costs.conversion(value, made, where);
+    const std::vector<RedistributionStepCost>& steps = costs.redistribution(value, made, where);
     if (steps.empty()) return;
     report.redistributions.push_back({value, reader, made, where, steps});
-    for (const ConversionCost& step : steps) {
+    for (const RedistributionStepCost& step : steps) {
       if (step.forward) report.totals.add(*step.forward);
       if (step.backward) report.totals.add(*step.backward);
     }

@@ -12,7 +12,7 @@ struct RedistributionCost {
   std::size_t reader = 0;
   Placements from{};
   Placements to{};
-  std::vector<ConversionCost> steps{};
+  std::vector<RedistributionStepCost> steps{};
 };
 
 struct PlacementTotals {

@@ -160,7 +160,7 @@ StageLoads time_loads(const ModelSpec& model, const ModelPlacement& placement, c
     loads.each.push_back(seconds);
   }
   for (const RedistributionCost& redistribution : planned.redistributions)
-    for (const ConversionCost& step : redistribution.steps)
+    for (const RedistributionStepCost& step : redistribution.steps)
       loads.each[std::min(redistribution.reader, loads.each.size() - 1)] +=
           (step.forward ? step.forward->seconds : 0) + (step.backward ? step.backward->seconds : 0);
   return loads;

@@ -49,7 +49,7 @@ Tensor MessageCollective::sum() {
       sum = std::move(held.front());
     } else {
       Tensor total = Tensor::empty_like(held.front());
-      if (total.numel() > 0) total.device().backend().reduction().combine(ReduceOp::sum, held, std::span(&total, 1));
+      if (total.numel() > 0) total.device().backend().reduction().combine(Reduction::sum, held, std::span(&total, 1));
       sum = std::move(total);
     }
     held = {sum};

@@ -14,6 +14,7 @@
 
 #include "framework/description/enum_table.h"
 #include "framework/error.h"
+#include "framework/kernels/reduction.h"
 #include "framework/tensors/tensor.h"
 
 namespace heddle {
@@ -50,8 +51,6 @@ inline constexpr auto enum_names<Operation> = enum_table<Operation>({
     {Operation::send, "send"},
     {Operation::recv, "recv"},
 });
-
-enum class Reduction { sum, max };
 
 /// The description of a call that a rank sends before any element moves. It is compared between ranks, shown in errors,
 /// and given to hooks; receivers learn shapes and dtypes from `parts`.

@@ -187,12 +187,12 @@ class PipelineEngine::Execution {
   void offload(const Action& action) {
     Passage& here = passages_[place_of(action)];
     here.offloaded = std::make_unique<Offloaded>(std::exchange(here.made, {}));
-    transfer(action, *here.offloaded, [&] { here.offloaded->take_out(); });
+    transfer(action, *here.offloaded, [&] { here.offloaded->offload(); });
   }
 
   void load(const Action& action) {
     Passage& here = passages_[place_of(action)];
-    here.loaded_at = transfer(action, *here.offloaded, [&] { here.loaded = here.offloaded->bring_back(); });
+    here.loaded_at = transfer(action, *here.offloaded, [&] { here.loaded = here.offloaded->load(); });
     here.offloaded.reset();
   }
 

@@ -1,6 +1,6 @@
 // Schedules in the file format of PyTorch's pipelining: one row per rank with cells such as `2F0`, `7I0` and `0B1`; an
-// empty cell is an idle slot, `(0F7;7B3)OVERLAP_F_B` an overlapped pair. The format has no letters for recomputation
-// and H, which are left out, nor for O and L, which are written as `2O0` and `2L0` if the schedule has any: PyTorch
+// empty cell is an idle slot, `(0F7;7B3)OVERLAP_F_B` an overlapped pair. The format has no letters for R, H, J, S
+// and T, which are left out, nor for O and L, which are written as `2O0` and `2L0` if the schedule has any: PyTorch
 // does not read those files.
 #pragma once
 

@@ -28,7 +28,8 @@ std::string draw_around(const Schedule& schedule, const ScheduleFault& fault);
 /// Throws InputError with what `validate` and `draw_around` report if there is a fault.
 void check(const Schedule& schedule, std::string_view name);
 
-/// The same in two parts, for who walks over the lists anyway: all but the wait in a cycle, and after it the walk.
+/// `check` in two parts, for callers that walk over the lists themselves: `check_lists` finds every fault but a cycle
+/// of waits, and `check_walk` finds that in their walk.
 void check_lists(const Schedule& schedule, std::string_view name);
 void check_walk(const Schedule& schedule, const Walk& walked, std::string_view name);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/description/enum_table.h"
+#include "framework/error.h"
 
 namespace heddle {
 
@@ -72,8 +73,8 @@ std::string to_string(const AxisSet& axes);
 template <class T>
 struct PerAxis {
   std::array<T, all_axes.size()> values{};
-  constexpr T& operator[](Axis axis) { return values[static_cast<std::size_t>(axis)]; }
-  constexpr const T& operator[](Axis axis) const { return values[static_cast<std::size_t>(axis)]; }
+  constexpr T& operator[](Axis axis) { return values.at(static_cast<std::size_t>(axis)); }
+  constexpr const T& operator[](Axis axis) const { return values.at(static_cast<std::size_t>(axis)); }
   bool operator==(const PerAxis&) const = default;
 };
 
@@ -83,7 +84,19 @@ class Mesh {
     int dp = 0;
     int pp = 0;
     int tp = 0;
-    int operator[](Axis axis) const { return axis == Axis::dp ? dp : axis == Axis::pp ? pp : tp; }
+    int operator[](Axis axis) const {
+      switch (axis) {
+        case Axis::dp:
+          return dp;
+        case Axis::pp:
+          return pp;
+        case Axis::tp:
+          return tp;
+        case Axis::copies:
+          break;
+      }
+      fail("a rank has no coordinate along {}", name_of(axis));
+    }
     bool operator==(const Coordinates&) const = default;
   };
 

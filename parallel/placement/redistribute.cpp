@@ -149,8 +149,8 @@ Placed change_dimension(std::string_view name, const Placed& x, int from, int to
 
 }  // namespace
 
-Tensor convert(const Tensor& x, const Distribution& from, const Distribution& to, const Shape& outer,
-               Communicator& along) {
+Tensor redistribute_along(const Tensor& x, const Distribution& from, const Distribution& to, const Shape& outer,
+                          Communicator& along) {
   if (from == to) return x;
   switch (from.spread) {
     case Spread::replicated:
@@ -184,9 +184,11 @@ Placed redistribute(const Placed& x, const Placements& to, MeshGroups& groups) {
     const Shape outer = local_shape(x.whole, y.where, groups.mesh(), groups.coordinates());
     y.where[step.axis] = step.to;
     Communicator& along = groups.along(step.axis);
-    Tensor value = convert(y.value.value(), value_distribution(step.from), value_distribution(step.to), outer, along);
+    Tensor value =
+        redistribute_along(y.value.value(), value_distribution(step.from), value_distribution(step.to), outer, along);
     y.value = record_collective(std::move(value), {y.value}, [step, outer, &along](const Tensor& dy, Wanted) {
-      return Gradients{convert(dy, gradient_distribution(step.to), gradient_distribution(step.from), outer, along)};
+      return Gradients{
+          redistribute_along(dy, gradient_distribution(step.to), gradient_distribution(step.from), outer, along)};
     });
   }
   return y;

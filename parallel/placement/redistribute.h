@@ -1,10 +1,10 @@
 // Redistributes a value from one placement on the mesh to another. The forward and the backward pass use the
-// collectives of the table in redistribution.h.
+// collectives of the table in redistribution_steps.h.
 #pragma once
 
 #include "framework/autograd/autograd.h"
 #include "parallel/placement/mesh_groups.h"
-#include "parallel/placement/redistribution.h"
+#include "parallel/placement/redistribution_steps.h"
 
 namespace heddle {
 
@@ -26,7 +26,7 @@ Placed dp2mp(const Placed& x, int dimension, Axis axis, MeshGroups& groups);
 Placed mp2dp(const Placed& x, int dimension, Axis axis, MeshGroups& groups);
 
 /// Without a graph, along one axis: `outer` is the shape of x where it is replicated along it.
-Tensor convert(const Tensor& x, const Distribution& from, const Distribution& to, const Shape& outer,
-               Communicator& along);
+Tensor redistribute_along(const Tensor& x, const Distribution& from, const Distribution& to, const Shape& outer,
+                          Communicator& along);
 
 }  // namespace heddle

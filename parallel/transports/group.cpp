@@ -41,7 +41,7 @@ Group world_group(int ranks, int me) {
 
 void combine(Backend& mine, Reduction reduction, std::span<const Tensor> parts, std::span<Tensor> results) {
   if (parts.size() > 1)
-    mine.reduction().combine(reduction == Reduction::sum ? ReduceOp::sum : ReduceOp::max, parts, results);
+    mine.reduction().combine(reduction, parts, results);
   else if (parts[0].data() != results[0].data())
     results[0].copy_from(parts[0]);
 }

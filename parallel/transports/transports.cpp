@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 1> host_memory{"cpu"};
 constexpr std::array<std::string_view, 1> gpu_memory{"cuda"};
 
 const std::array<TransportType, 3> types{{
-    {.name = "threads",
+    {.name = transport_of_threads,
      .description = "all ranks are threads of one process; with device cuda they share one GPU",
      .devices = any_memory},
     {.name = "processes",

@@ -1,5 +1,4 @@
-// The transports by which the ranks of a run communicate. This table is the only place with their names; all other code
-// looks up there what a transport needs.
+// The transports by which the ranks of a run communicate. All other code looks up in this table what a transport needs.
 #pragma once
 
 #include <optional>
@@ -10,6 +9,9 @@
 #include "parallel/transports/processes/element_path.h"
 
 namespace heddle {
+
+/// The transport of ranks that are threads of one process, which is the default.
+inline constexpr std::string_view transport_of_threads = "threads";
 
 struct TransportType {
   std::string_view name;

@@ -39,8 +39,8 @@ TEST_CASE("a row of sharded group convolutions with norms and activations redist
   for (std::size_t i = 0; i < model.applications().size(); ++i)
     for (std::size_t input = 0; input < model.applications()[i].inputs.size(); ++input) {
       const int value = model.applications()[i].inputs[input];
-      for (const ConversionCost& step :
-           costs.conversion(value, plan.made(value), plan.layout(model, i, {}).input(input)))
+      for (const RedistributionStepCost& step :
+           costs.redistribution(value, plan.made(value), plan.layout(model, i, {}).input(input)))
         conversions += fmt::format("{} takes {}\n", model.applications()[i].name, to_string(step.step));
     }
   CHECK(conversions == "group0 takes tp: S(0) -> S(3)\ntail takes tp: S(3) -> S(0)\n");

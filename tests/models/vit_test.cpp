@@ -249,8 +249,8 @@ std::string redistributions_of_block(const ModelSpec& model, const PlannerOption
     if (!application.name.starts_with("blocks.1")) continue;
     for (std::size_t input = 0; input < application.inputs.size(); ++input) {
       const int value = application.inputs[input];
-      for (const ConversionCost& step :
-           costs.conversion(value, plan.made(value), plan.layout(model, i, {}).input(input)))
+      for (const RedistributionStepCost& step :
+           costs.redistribution(value, plan.made(value), plan.layout(model, i, {}).input(input)))
         conversions += fmt::format("{} takes {}\n", application.name, to_string(step.step));
     }
   }

@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// InputError if an image has no pixels or more than maximum_image_pixels.
+/// InputError if an image has no pixels or more than max_image_pixels.
 void check_image_size(std::int64_t height, std::int64_t width, std::string_view name);
 
 ImageHeader pnm_header(std::span<const std::uint8_t> bytes, std::size_t file_bytes, std::string_view name);

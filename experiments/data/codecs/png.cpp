@@ -14,13 +14,13 @@ namespace {
 
 // The size of the largest accepted image in 16-bit RGBA. A small file can make stb's inflate allocate gigabytes, which
 // this limit refuses.
-constexpr std::size_t maximum_allocation = static_cast<std::size_t>(maximum_image_pixels) * 8 + (1U << 20);
+constexpr std::size_t max_allocation = static_cast<std::size_t>(max_image_pixels) * 8 + (1U << 20);
 
 void* limited_malloc(std::size_t bytes) {
-  return bytes > maximum_allocation ? nullptr : std::malloc(bytes);
+  return bytes > max_allocation ? nullptr : std::malloc(bytes);
 }
 void* limited_realloc(void* pointer, std::size_t bytes) {
-  return bytes > maximum_allocation ? nullptr : std::realloc(pointer, bytes);
+  return bytes > max_allocation ? nullptr : std::realloc(pointer, bytes);
 }
 
 }  // namespace

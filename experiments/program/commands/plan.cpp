@@ -88,7 +88,7 @@ VariantResult maximised_plan(const PlanCommand& command, const StudyVariant& mem
   const auto plan_of = [&](std::int64_t value, const RunSettings& how) {
     return run_variant(variant_with(command, member, budget, value).root, member.name, how);
   };
-  Largest found = maximum_within(
+  Largest found = max_within(
       budget, searched_field(command, member),
       [&](std::int64_t value) { (void)variant_with(command, member, budget, value); },
       [&](std::int64_t value) { return plan_of(value, bytes_only); });

@@ -57,7 +57,7 @@ OrderedJson redistribution_json(const Explanation& e, const RedistributionCost& 
     return collective ? collective_json(*collective) : OrderedJson(nullptr);
   };
   OrderedJson steps = OrderedJson::array();
-  for (const ConversionCost& step : redistribution.steps)
+  for (const RedistributionStepCost& step : redistribution.steps)
     steps.push_back({{"axis", name_of(step.step.axis)},
                      {"from", to_string(step.step.from)},
                      {"to", to_string(step.step.to)},

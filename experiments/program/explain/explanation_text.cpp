@@ -115,11 +115,11 @@ class LayersTable {
   }
   void add_redistribution(const RedistributionCost& redistribution) {
     const std::string name = value_name(e_, redistribution.value);
-    for (const ConversionCost& step : redistribution.steps) {
+    for (const RedistributionStepCost& step : redistribution.steps) {
       const auto line = [&](const std::string& what, std::int64_t bytes, double seconds) {
-        std::string conversion = fmt::format("{} -> {}", to_string(step.step.from), to_string(step.step.to));
-        if (axes_.size() > 1) conversion = fmt::format("{} {}", name_of(step.step.axis), conversion);
-        add({fmt::format(" {}", name), what}, std::move(conversion),
+        std::string change = fmt::format("{} -> {}", to_string(step.step.from), to_string(step.step.to));
+        if (axes_.size() > 1) change = fmt::format("{} {}", name_of(step.step.axis), change);
+        add({fmt::format(" {}", name), what}, std::move(change),
             {"", "", bytes_or_none(bytes), seconds_or_none(seconds)});
       };
       if (step.forward)

@@ -232,7 +232,7 @@ const RankResult& fullest_rank(const VariantResult& result) {
                            [](const RankResult& a, const RankResult& b) { return a.peak.total() < b.peak.total(); });
 }
 
-Largest maximum_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of) {
+Largest max_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of) {
   return Search(budget, field, check, plan_of).run();
 }
 

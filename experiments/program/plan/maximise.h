@@ -36,7 +36,7 @@ using CheckOf = std::function<void(std::int64_t value)>;
 /// an interval of values that contains `field.value`. Few values are tried: extrapolations from the bytes of
 /// two plans, in growing steps, and then bisection. If a larger value needs fewer bytes, as more ranks do, only the
 /// largest value that the experiment accepts is planned in addition.
-Largest maximum_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of);
+Largest max_within(std::int64_t budget, const IntegerField& field, const CheckOf& check, const PlanOf& plan_of);
 
 /// The rank that holds the most, or the first of several such ranks.
 const RankResult& fullest_rank(const VariantResult& result);

@@ -90,7 +90,7 @@ StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
     if (is_mine(i)) mine.add(planned.layers[i]);
   for (const RedistributionCost& redistribution : planned.redistributions)
     if (is_mine(redistribution.reader))
-      for (const ConversionCost& step : redistribution.steps) {
+      for (const RedistributionStepCost& step : redistribution.steps) {
         if (step.forward) mine.add(*step.forward);
         if (step.backward) mine.add(*step.backward);
       }

@@ -49,7 +49,7 @@ std::vector<LayerMessages> layer_messages(const ModelSpec& model, const ModelPla
   }
   for (const RedistributionCost& redistribution : report.redistributions) {
     LayerMessages& reader = messages[std::min(redistribution.reader, messages.size() - 1)];
-    for (const ConversionCost& step : redistribution.steps) {
+    for (const RedistributionStepCost& step : redistribution.steps) {
       if (step.forward) reader.forward += step.forward->seconds / micro_batches;
       if (step.backward) reader.backward += step.backward->seconds / micro_batches;
     }

@@ -31,16 +31,16 @@ class CpuBackend final : public Backend {
   void deallocate_host(std::byte* host, std::int64_t /*bytes*/) override {
     ::operator delete[](host, std::align_val_t(disk_page));
   }
-  void move_out(void* device, std::span<std::byte> host) override {
+  void offload(void* device, std::span<std::byte> host) override {
     copy_to_host(host, device);
     deallocate(device, std::ssize(host));
   }
-  void* move_back(std::span<const std::byte> host) override {
+  void* load(std::span<const std::byte> host) override {
     void* const device = allocate(std::ssize(host));
     copy_from_host(device, host);
     return device;
   }
-  std::shared_ptr<const Mark> moves() override { return nullptr; }
+  std::shared_ptr<const Mark> transfers() override { return nullptr; }
 
   void copy_from_host(void* device, std::span<const std::byte> host) override {
     copy(device, host.data(), static_cast<std::int64_t>(host.size()));

@@ -41,9 +41,9 @@ class CudaBackend final : public Backend {
 
   std::byte* allocate_host(std::int64_t bytes) override { return context_.moves().allocate_host(bytes); }
   void deallocate_host(std::byte* host, std::int64_t bytes) override { context_.moves().deallocate_host(host, bytes); }
-  void move_out(void* device, std::span<std::byte> host) override { context_.moves().out(device, host); }
-  void* move_back(std::span<const std::byte> host) override { return context_.moves().back(host); }
-  std::shared_ptr<const Mark> moves() override { return context_.moves().mark(); }
+  void offload(void* device, std::span<std::byte> host) override { context_.moves().out(device, host); }
+  void* load(std::span<const std::byte> host) override { return context_.moves().back(host); }
+  std::shared_ptr<const Mark> transfers() override { return context_.moves().mark(); }
 
   void copy_from_host(void* device, std::span<const std::byte> host) override { context_.staging().copy(device, host); }
   void copy_to_host(std::span<std::byte> host, const void* device) override {

@@ -27,9 +27,9 @@ class PlanBackend final : public Backend {
 
   std::byte* allocate_host(std::int64_t /*bytes*/) override { return nullptr; }
   void deallocate_host(std::byte* /*host*/, std::int64_t /*bytes*/) override {}
-  void move_out(void* /*device*/, std::span<std::byte> /*host*/) override {}
-  void* move_back(std::span<const std::byte> /*host*/) override { return nullptr; }
-  std::shared_ptr<const Mark> moves() override { return nullptr; }
+  void offload(void* /*device*/, std::span<std::byte> /*host*/) override {}
+  void* load(std::span<const std::byte> /*host*/) override { return nullptr; }
+  std::shared_ptr<const Mark> transfers() override { return nullptr; }
 
   void copy_from_host(void* /*device*/, std::span<const std::byte> /*host*/) override {}
   void copy_to_host(std::span<std::byte> /*host*/, const void* /*device*/) override {}

@@ -18,7 +18,7 @@ void ReductionKernelsOn<plan::Context>::reduce_max_backward(const Tensor& x, con
 }
 
 template <>
-void ReductionKernelsOn<plan::Context>::combine(ReduceOp /*op*/, std::span<const Tensor> parts,
+void ReductionKernelsOn<plan::Context>::combine(Reduction /*reduction*/, std::span<const Tensor> parts,
                                                 std::span<Tensor> results) const {
   const auto tensors = static_cast<std::int64_t>(parts.size() + results.size());
   context_.counter.add(static_cast<std::int64_t>(parts.size() - 1) * results[0].numel(), tensors * results[0].bytes());

@@ -56,15 +56,15 @@ void FusedLogits::finish_messages() {
   Tensor largest = empty_row();
   Tensor both = Tensor::empty(device_, {2, rows()}, DType::f64);
   if (rows() > 0) {
-    reduction.combine(ReduceOp::max, references, std::span(&largest, 1));
+    reduction.combine(Reduction::max, references, std::span(&largest, 1));
     for (std::size_t r = 0; r < sums.size(); ++r) {
       Tensor factor = empty_row();
       kernels().raise_reference(largest, references[r], sums[r], factor);
     }
     Tensor sum = row_of(both, 0);
     Tensor target = row_of(both, 1);
-    reduction.combine(ReduceOp::sum, sums, std::span(&sum, 1));
-    reduction.combine(ReduceOp::sum, targets, std::span(&target, 1));
+    reduction.combine(Reduction::sum, sums, std::span(&sum, 1));
+    reduction.combine(Reduction::sum, targets, std::span(&target, 1));
   }
   rise(largest);
   exchange_ = RowSums(std::move(both));

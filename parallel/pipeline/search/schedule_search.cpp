@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "framework/error.h"
-#include "parallel/pipeline/search/placement_search.h"
+#include "parallel/pipeline/search/problem_search.h"
 
 namespace heddle {
 
@@ -118,7 +118,7 @@ class Search {
   struct Placement {
     std::string_view name;
     ScheduleShape shape;
-    PlacementSearch search;
+    ProblemSearch search;
   };
 
   void add_placement(int micro_batches, std::string_view name, std::vector<int> rank_of, int chunks) {
@@ -126,9 +126,9 @@ class Search {
     const SimulationCosts costs = costs_of(space_, {.micro_batches = micro_batches, .rank_of = rank_of, .ranks = {}});
     placements_.push_back(
         {name, shape,
-         PlacementSearch(scheduling_problem(micro_batches, std::move(rank_of), costs.stages, costs.transfer(0, 1),
-                                            space_.memory.value_or(std::numeric_limits<double>::infinity())),
-                         watch_)});
+         ProblemSearch(scheduling_problem(micro_batches, std::move(rank_of), costs.stages, costs.transfer(0, 1),
+                                          space_.memory.value_or(std::numeric_limits<double>::infinity())),
+                       watch_)});
   }
 
   static double best_of(const Placement& placement) {

@@ -43,7 +43,7 @@ void takes_all(std::int64_t /*value*/) {}
 
 Found search(std::int64_t budget, const IntegerField& field, const Bytes& bytes, const CheckOf& check = takes_all) {
   Found found;
-  found.largest = maximum_within(budget, field, check, [&](std::int64_t value) {
+  found.largest = max_within(budget, field, check, [&](std::int64_t value) {
     check(value);
     CHECK(value >= field.min);
     CHECK(value <= field.max);

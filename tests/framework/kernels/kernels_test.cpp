@@ -106,7 +106,7 @@ TEST_CASE("Sums of many equal numbers are exact where f32 alone would stall") {
 TEST_CASE("Combined tensors are added or compared in order, each step rounded, into several results and in place") {
   Device device = make_device();
   device.backend().enter_thread();
-  const auto check = [&]<class T>(T, int count, std::int64_t size, ReduceOp op) {
+  const auto check = [&]<class T>(T, int count, std::int64_t size, Reduction reduction) {
     std::vector<Tensor> parts;
     for (int p = 0; p < count; ++p)
       parts.push_back(tensor(device, {size}, normal_values(size, static_cast<std::uint64_t>(p)), dtype_of<T>));
@@ -116,7 +116,7 @@ TEST_CASE("Combined tensors are added or compared in order, each step rounded, i
       for (std::size_t i = 0; i < values.size(); ++i) {
         const auto a = static_cast<Compute<T>>(expected[i]);
         const auto b = static_cast<Compute<T>>(values[i]);
-        expected[i] = static_cast<T>(op == ReduceOp::sum ? a + b : std::max(a, b));
+        expected[i] = static_cast<T>(reduction == Reduction::sum ? a + b : std::max(a, b));
       }
     }
     const std::vector<double> wide(expected.begin(), expected.end());
@@ -126,19 +126,19 @@ TEST_CASE("Combined tensors are added or compared in order, each step rounded, i
     // Over parts last, since that changes them.
     std::vector<std::vector<Tensor>> choices{{apart}, {apart, another}, {another, last, apart}};
     for (std::vector<Tensor>& results : choices) {
-      device.backend().reduction().combine(op, parts, results);
+      device.backend().reduction().combine(reduction, parts, results);
       for (const Tensor& result : results) CHECK(result.to_doubles() == wide);
     }
     parts.back() = tensor(device, {size}, normal_values(size, static_cast<std::uint64_t>(count - 1)), dtype_of<T>);
     std::vector<Tensor> in_place = parts;
-    device.backend().reduction().combine(op, parts, in_place);
+    device.backend().reduction().combine(reduction, parts, in_place);
     for (const Tensor& result : in_place) CHECK(result.to_doubles() == wide);
   };
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
     for (const int count : {2, 3, 5})
       for (const std::int64_t size : {0, 1, 4097, 100003})
-        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max})
-          visit_floating(dtype, "combine", [&]<class T>(T type) { check(type, count, size, op); });
+        for (const Reduction reduction : {Reduction::sum, Reduction::max})
+          visit_floating(dtype, "combine", [&]<class T>(T type) { check(type, count, size, reduction); });
 }
 
 TEST_CASE("A maximum shows a NaN, a softmax row with one is NaN, and an empty row has no mass") {

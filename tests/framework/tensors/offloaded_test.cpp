@@ -44,12 +44,12 @@ TEST_CASE("offloaded activations leave the device's meter for the host's, and co
     CHECK(offloaded.bytes() == 24);
     CHECK(live_bytes(device) == 24);
     CHECK(device.meter().peak_offloaded() == 0);
-    offloaded.take_out();
+    offloaded.offload();
     CHECK(live_bytes(device) == 0);
     CHECK(live_bytes(device, Category::workspace) == 32);
     CHECK(device.meter().peak_offloaded() == 24);
     CHECK_THROWS_WITH_AS((void)made.row.data(), "tensor: its 16 bytes are released and cannot be read", Error);
-    device.backend().wait_for(offloaded.bring_back().get());
+    device.backend().wait_for(offloaded.load().get());
     CHECK(live_bytes(device) == 24);
     device.meter().reset_peak();
     CHECK(device.meter().peak_offloaded() == 0);
@@ -65,7 +65,7 @@ TEST_CASE("what is dropped while it is offloaded frees the host's memory, too") 
   {
     const Made made(device);
     Offloaded offloaded(made.storages);
-    offloaded.take_out();
+    offloaded.offload();
   }
   device.meter().reset_peak();
   CHECK(device.meter().peak_offloaded() == 0);
@@ -80,14 +80,14 @@ TEST_CASE("moves to the host run beside what is computed meanwhile, in memory th
     StorageLog log(device);
     made.push_back(Tensor::full(device, {1000}, DType::f32, i));
     auto offloaded = std::make_unique<Offloaded>(log.take());
-    offloaded->take_out();
+    offloaded->offload();
     Tensor other = Tensor::full(device, {1000}, DType::f32, 100);  // where the elements were, perhaps
-    if (i % 2 == 1) device.backend().wait_for(offloaded->bring_back().get());
+    if (i % 2 == 1) device.backend().wait_for(offloaded->load().get());
     other.fill(200);
     moved.push_back(std::move(offloaded));
   }
   for (std::size_t i = 0; i < made.size(); ++i) {
-    device.backend().wait_for(moved[i]->bring_back().get());
+    device.backend().wait_for(moved[i]->load().get());
     CHECK(made[i].to_doubles() == std::vector<double>(1000, static_cast<double>(i)));
   }
 }
@@ -96,9 +96,9 @@ TEST_CASE("activations that come back count in the budget, those in the host's m
   Device device(make_backend("cpu"), 3, 60);
   const Made made(device);
   Offloaded offloaded(made.storages);
-  offloaded.take_out();
+  offloaded.offload();
   const Tensor other = Tensor::zeros(device, {5}, DType::f32);  // 32 + 20 bytes, as 24 are out
-  CHECK_THROWS_WITH_AS(offloaded.bring_back(),
+  CHECK_THROWS_WITH_AS(offloaded.load(),
                        "rank 3: out of memory: asked for 16 B of activations, holds 60 B of its budget of 60 B "
                        "(parameters 0 B, gradients 0 B, optimizer 0 B, activations 28 B, workspace 32 B, communication "
                        "0 B)",

@@ -35,6 +35,8 @@ TEST_CASE("the tensor axis is the fastest, and coordinates lead back to the rank
   CHECK(to_string(mesh) == "dp 2 x pp 3 x tp 4");
   CHECK(to_string(Mesh(1, 1, 2)) == "tp 2");
   CHECK(to_string(Mesh()) == "1 rank");
+  CHECK(mesh.coordinates(12)[Axis::dp] == 1);
+  CHECK_THROWS_WITH_AS(mesh.coordinates(12)[Axis::copies], "a rank has no coordinate along copies", Error);
 }
 
 TEST_CASE("ranks over some axes differ along these only") {

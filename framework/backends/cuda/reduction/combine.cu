@@ -17,7 +17,7 @@ struct Addresses {
   T* at[max_tensors];  // the parts, then the results
 };
 
-template <ReduceOp op, class T>
+template <Reduction reduction, class T>
 void combine_as(const Context& context, std::span<const Tensor> parts, std::span<Tensor> results) {
   using C = Compute<T>;
   Addresses<T> addresses;
@@ -28,7 +28,7 @@ void combine_as(const Context& context, std::span<const Tensor> parts, std::span
     for (int p = 1; p < addresses.parts; ++p) {
       const C a = static_cast<C>(total);
       const C b = static_cast<C>(addresses.at[p][i]);
-      total = static_cast<T>(op == ReduceOp::sum ? a + b : b > a || b != b ? b : a);
+      total = static_cast<T>(reduction == Reduction::sum ? a + b : b > a || b != b ? b : a);
     }
     for (int r = 0; r < addresses.results; ++r) addresses.at[addresses.parts + r][i] = total;
   });
@@ -41,16 +41,16 @@ void combine_as(const Context& context, std::span<const Tensor> parts, std::span
 namespace heddle {
 
 template <>
-void ReductionKernelsOn<cuda::Context>::combine(ReduceOp op, std::span<const Tensor> parts,
+void ReductionKernelsOn<cuda::Context>::combine(Reduction reduction, std::span<const Tensor> parts,
                                                 std::span<Tensor> results) const {
   if (parts.size() + results.size() > cuda::max_tensors)
     fail<InputError>("cuda: {} ranks on one GPU are more than the {} whose values it adds at once", parts.size(),
                      cuda::max_tensors / 2);
   visit_floating(parts[0].dtype(), "combine", [&]<class T>(T) {
-    if (op == ReduceOp::max)
-      cuda::combine_as<ReduceOp::max, T>(context_, parts, results);
+    if (reduction == Reduction::max)
+      cuda::combine_as<Reduction::max, T>(context_, parts, results);
     else
-      cuda::combine_as<ReduceOp::sum, T>(context_, parts, results);
+      cuda::combine_as<Reduction::sum, T>(context_, parts, results);
   });
 }
 

@@ -10,10 +10,10 @@
 
 namespace heddle {
 
-class PlacementSearch {
+class ProblemSearch {
  public:
   /// When the watch ends, each part of the search keeps what it has found.
-  PlacementSearch(SchedulingProblem problem, SearchWatch& watch);
+  ProblemSearch(SchedulingProblem problem, SearchWatch& watch);
 
   struct Found {
     std::string how;  // `warm-up 5`, `block` or `reordered`

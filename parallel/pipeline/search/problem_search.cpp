@@ -1,4 +1,4 @@
-#include "parallel/pipeline/search/placement_search.h"
+#include "parallel/pipeline/search/problem_search.h"
 
 #include <algorithm>
 #include <utility>
@@ -24,7 +24,7 @@ SchedulingProblem with_micro_batches(const SchedulingProblem& problem, int micro
 
 }  // namespace
 
-PlacementSearch::PlacementSearch(SchedulingProblem problem, SearchWatch& watch)
+ProblemSearch::ProblemSearch(SchedulingProblem problem, SearchWatch& watch)
     : watch_(&watch),
       problem_(std::make_unique<SchedulingProblem>(std::move(problem))),
       bound_(makespan_bound(*problem_)),
@@ -35,16 +35,16 @@ PlacementSearch::PlacementSearch(SchedulingProblem problem, SearchWatch& watch)
   short_blocks_ = std::make_unique<BlockSearch>(*short_problem_, makespan_bound(*short_problem_), watch);
 }
 
-bool PlacementSearch::is_finished() const {
+bool ProblemSearch::is_finished() const {
   return best_ && best_->makespan <= bound_ + tolerance_;
 }
 
-void PlacementSearch::take(std::string how, double makespan, Schedule schedule) {
+void ProblemSearch::take(std::string how, double makespan, Schedule schedule) {
   if (best_ && makespan >= best_->makespan - tolerance_) return;
   best_ = {std::move(how), makespan, std::move(schedule)};
 }
 
-void PlacementSearch::try_lists() {
+void ProblemSearch::try_lists() {
   const int most = std::min(problem_->micro_batches, 3 * problem_->ranks());
   const int step = (most + max_warm_ups - 1) / max_warm_ups;
   for (int warm_up = most; warm_up >= 1 && !is_finished(); warm_up -= step)
@@ -62,13 +62,13 @@ void PlacementSearch::try_lists() {
       }
 }
 
-void PlacementSearch::take_block() {
+void ProblemSearch::take_block() {
   if (!blocks_->found()) return;
   const double makespan = blocks_->makespan();
   if (!best_ || makespan < best_->makespan - tolerance_) take("block", makespan, blocks_->schedule());
 }
 
-void PlacementSearch::begin(std::int64_t actions, RandomNumbers& random) {
+void ProblemSearch::begin(std::int64_t actions, RandomNumbers& random) {
   if (bound_ == std::numeric_limits<double>::infinity()) return;
   try_lists();
   if (is_finished()) return;
@@ -81,7 +81,7 @@ void PlacementSearch::begin(std::int64_t actions, RandomNumbers& random) {
   take_block();
 }
 
-void PlacementSearch::improve(std::int64_t actions, RandomNumbers& random) {
+void ProblemSearch::improve(std::int64_t actions, RandomNumbers& random) {
   if (!best_ || is_finished()) return;
   if (short_blocks_) {
     short_blocks_->improve(actions / 3, random);
@@ -94,7 +94,7 @@ void PlacementSearch::improve(std::int64_t actions, RandomNumbers& random) {
 }
 
 /// From several schedules, because each one leads to other places.
-void PlacementSearch::reorder_best(std::int64_t actions, RandomNumbers& random) {
+void ProblemSearch::reorder_best(std::int64_t actions, RandomNumbers& random) {
   std::vector<Schedule> starts{best_->schedule};
   for (std::size_t i = 0; i < blocks_->size() && starts.size() < max_starts; ++i)
     if (Schedule start = blocks_->schedule(i); std::find(starts.begin(), starts.end(), start) == starts.end())

@@ -1,4 +1,4 @@
-#include "parallel/placement/redistribution.h"
+#include "parallel/placement/redistribution_steps.h"
 
 #include <algorithm>
 #include <functional>
