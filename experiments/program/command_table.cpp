@@ -26,7 +26,7 @@ constexpr std::array commands{
     CommandRow{"run", "train and evaluate every variant of an experiment", add_run, true},
     CommandRow{"eval", "evaluate a checkpoint on sets of pairs, without its training data", add_eval, true},
     CommandRow{"export", "export a checkpoint's model as ONNX or as a state dict for PyTorch", add_export},
-    CommandRow{"import", "convert a state dict that torch.save wrote to a safetensors file for model.weights",
+    CommandRow{"import", "convert a state dict written by torch.save into a safetensors file for model.weights",
                add_import},
     CommandRow{"embed", "compute embeddings of images with a checkpoint's model, and write them to a file", add_embed,
                true},
