@@ -86,7 +86,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle run experiments/margins.json"]=$long
   ["./heddle run experiments/memory_balance_measured.json"]=$claimed
   ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces"]=$data
-  ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces --set model.weights='\"backbone.safetensors\"'"]=$data
+  ["./heddle run experiments/orl_faces.json --set data.path=PATH/TO/orl_faces --set model.weights=backbone.safetensors"]=$data
   ["./heddle run experiments/orl_faces_head.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data
   ["./heddle run experiments/orl_faces_vit.json --set data.path=PATH/TO/orl_faces"]=$data
   ["./heddle run experiments/precision.json --set data.path=PATH/TO/orl_faces --set train.save=false"]=$data

@@ -362,7 +362,7 @@ std::string results_table(const RunResult& run) {
   if (const std::string identified = identification_table(run); !identified.empty())
     text += "\nidentification of the sets' probes: a right image among so many nearest\n" + identified;
   if (const std::string predictions = predictions_text(run); !predictions.empty())
-    text += "\nstep time as the schedule predicts it from stage costs measured in isolation\n" + predictions;
+    text += "\nstep time as the schedule predicts it from measured costs of the stages\n" + predictions;
   return text;
 }
 

@@ -68,10 +68,10 @@ static void describe(Describer& d, PipelineConfig& c) {
          "between which ranks compute forwards and backwards, with two exchanges or one between the last stage's "
          "forward and backward (for which the schedules 1f1b_plus_2 and 1f1b_plus_1 are made). Parts need head.logits "
          "fused and pp in head.over");
-  d.field("predict", c.predict,
-          "whether rank 0 measures some steps of all stages before and after the run, with the whole model on one "
-          "rank, to predict "
-          "the step time");
+  d.field(
+      "predict", c.predict,
+      "whether the stages are measured in some steps before and after the run, on the virtual clock by all ranks and "
+      "on a wall clock with the whole model on rank 0, to predict the step time");
 }
 
 static void describe(Describer& d, RanksConfig& c) {

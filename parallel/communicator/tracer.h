@@ -30,6 +30,7 @@ struct Span {
   double seconds = 0;
   std::int64_t bytes = 0;                // communication: bytes sent
   std::optional<MessageName> message{};  // for a send or a receive
+  double computing_seconds = 0;          // computing: without the calls of communicators within the span
 };
 
 class Tracer : public Hook {
@@ -45,8 +46,17 @@ class Tracer : public Hook {
   class Computing {
    public:
     Computing(Tracer& tracer, std::string name)
-        : tracer_(tracer), name_(std::move(name)), begin_(tracer.settled_now()) {}
-    ~Computing() { tracer_.record({std::move(name_), false, begin_, tracer_.settled_now() - begin_, 0}); }
+        : tracer_(tracer),
+          name_(std::move(name)),
+          begin_(tracer.settled_now()),
+          computed_before_(tracer.clock_.busy_seconds()) {}
+    ~Computing() {
+      const double end = tracer_.settled_now();
+      tracer_.record({.name = std::move(name_),
+                      .begin_seconds = begin_,
+                      .seconds = end - begin_,
+                      .computing_seconds = tracer_.clock_.busy_seconds() - computed_before_});
+    }
     Computing(const Computing&) = delete;
     Computing& operator=(const Computing&) = delete;
 
@@ -54,11 +64,16 @@ class Tracer : public Hook {
     Tracer& tracer_;
     std::string name_;
     double begin_;
+    double computed_before_;
   };
 
   /// A transfer between the rank's memory and the host's.
   void transfer(std::string name, const RankClock::Interval& time, std::int64_t bytes) {
-    record({std::move(name), true, time.begin, time.end - time.begin, bytes});
+    record({.name = std::move(name),
+            .is_communication = true,
+            .begin_seconds = time.begin,
+            .seconds = time.end - time.begin,
+            .bytes = bytes});
   }
 
   void before(const Call& /*call*/) override {}

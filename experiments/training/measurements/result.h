@@ -131,7 +131,7 @@ struct VariantResult {
   std::vector<RankResult> ranks;
   std::optional<Evaluation> evaluation;
   std::optional<SentInStep> sent_in_step;  // absent on one rank, and if not all steps ended
-  /// The time of a step, simulated with costs of the stages that were measured in isolation. Of several ranks on a
+  /// The time of a step, simulated with costs of the stages that were measured apart from the run. Of several ranks on a
   /// virtual clock, and of pipelines.
   std::optional<double> predicted_seconds;
   std::optional<double> flops_per_step;    // plan only

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/measurements/median.h"
 #include "experiments/training/prediction/bucket_sums.h"
+#include "experiments/training/prediction/stepped_elements.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedules.h"
 
@@ -28,7 +30,7 @@ class Prediction {
         mesh_(plan.placement->mesh),
         options_(planner_options(experiment, *plan.model, mesh_)),
         schedule_((experiment.train.forward_only ? plan.forward : plan.training)->schedule),
-        trained_elements_(std::max(trained_elements_of_all(), 1.0)) {
+        trained_elements_(trained_elements(experiment, plan)) {
     if (!experiment.is_virtual_time() || head_ranks() * plan.copies() == 1) return;
     for (const LayerCosts& head : planned_heads(experiment, *plan.model, options_, plan.last_rank()))
       for (const CollectiveCost& collective : head.collectives) {
@@ -87,9 +89,7 @@ class Prediction {
     return are_replicated;
   }
   bool head_is_everywhere() const { return experiment_.head.is_everywhere(); }
-  bool trains_head(int rank) const {
-    return !experiment_.train.forward_only && (head_is_everywhere() || plan_.has_stage(rank, plan_.stages() - 1));
-  }
+  bool trains_head(int rank) const { return heddle::trains_head(experiment_, plan_, rank); }
   /// The ranks that share a micro-batch's work of the head.
   int head_ranks() const { return mesh_.size(experiment_.head.axes()); }
   /// The micro-batches that a rank of the head sees: those of one copy of the last stage, or all.
@@ -143,29 +143,15 @@ class Prediction {
     return sums;
   }
   /// A copied byte is read and written.
-  double copy_seconds() const { return profile_.optimizer / trained_elements_ * 2 / options_.update_bytes(); }
-  double trained_elements_of_all() const {
-    double all = replicated_elements();
-    for (const ModelSpec::Application& application : plan_.model->applications())
-      all += static_cast<double>(application.layer->trained_elements());
-    return all;
-  }
-  /// The others' weights are stepped with their gradient.
-  double replicated_elements() const {
-    double elements = 0;
-    for (std::size_t i = 0; i < experiment_.heads(); ++i)
-      if (const HeadConfig& config = experiment_.head_of(i); config.is_replicated())
-        elements += static_cast<double>(config.rows_of(config.classes) * embedding_size(*plan_.model) +
-                                        (config.bias ? config.classes : 0));
-    return elements;
+  double copy_seconds() const {
+    return profile_.is_of_ranks ? 0 : profile_.optimizer / trained_elements_ * 2 / options_.update_bytes();
   }
   bool shards_optimizer() const { return experiment_.train.shard == ShardedState::optimizer; }
 
   std::vector<StageCosts> stage_costs() const {
     const TrainConfig& train = experiment_.train;
     const std::int64_t parts = train.micro_batches * experiment_.mesh.dp;
-    // The largest micro-batch was measured.
-    const double share = ratio(train.batch, parts * shard(train.batch, parts, 0).size);
+    const double share = profile_.is_of_ranks ? 1 : ratio(train.batch, parts * shard(train.batch, parts, 0).size);
     const double first = plan_.copies() / micro_batches();
     std::vector<StageCosts> stages = profile_.later;
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
@@ -175,9 +161,18 @@ class Prediction {
         costs.*cost = share * (first * profile_.first[stage].*cost + (1 - first) * costs.*cost);
       price_offload(static_cast<int>(stage), share, costs);
       add_messages(static_cast<int>(stage), costs);
-      costs.loss = profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + loss_messages_ / seen_by_head();
+      costs.loss =
+          profile_.loss * ratio(experiment_.mesh.dp, head_ranks()) + speed_of_head() * loss_messages_ / seen_by_head();
     }
     return stages;
+  }
+
+  /// The head's messages take as long whatever the speed of its slowest rank, for which the others wait.
+  double speed_of_head() const {
+    double slowest = std::numeric_limits<double>::max();
+    for (int rank = 0; rank < schedule_.size(); ++rank)
+      if (head_is_everywhere() || plan_.has_stage(rank, plan_.stages() - 1)) slowest = std::min(slowest, speed(rank));
+    return slowest;
   }
 
   /// What the ranks of a stage send each other takes as long whatever their speed.
@@ -244,13 +239,7 @@ class Prediction {
   /// The rank's part of the parameters takes its part of the time.
   double update_seconds(int rank) const {
     if (experiment_.train.forward_only) return 0;
-    double mine = trains_head(rank) ? replicated_elements() : 0;
-    for (int stage = 0; stage < plan_.stages(); ++stage) {
-      if (!plan_.has_stage(rank, stage)) continue;
-      for (std::int64_t i = plan_.range(stage).begin; i < plan_.range(stage).end(); ++i)
-        mine += layers_[static_cast<std::size_t>(i)].stepped;
-    }
-    return profile_.optimizer * mine / trained_elements_ / speed(rank);
+    return profile_.optimizer * stepped_elements(experiment_, plan_, layers_, rank) / trained_elements_ / speed(rank);
   }
 
   /// The second of two copies is counted with the links of the first, whose mirror image it is.
@@ -292,8 +281,8 @@ class Prediction {
   const Mesh mesh_;
   const PlannerOptions options_;
   const Schedule& schedule_;
-  const double trained_elements_;  // of the model and of replicated heads, at least 1
-  std::vector<double> speeds_;     // of the ranks of the pipeline
+  const double trained_elements_;
+  std::vector<double> speeds_;  // of the ranks of the pipeline
   // The seconds of the head's messages in a step: of those that come with the loss, and of those with the weights.
   double loss_messages_ = 0;
   LossMessages parts_;  // of a head that works in parts

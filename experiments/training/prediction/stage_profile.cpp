@@ -3,32 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <set>
 
 #include "experiments/training/layout/model_layout.h"
-#include "experiments/training/ranks/world_options.h"
+#include "experiments/training/prediction/profiled_steps.h"
+#include "experiments/training/prediction/ranks_profile.h"
+#include "experiments/training/prediction/span_samples.h"
 #include "experiments/training/span_names.h"
-#include "experiments/training/trainer.h"
 #include "framework/description/plain_text.h"
-#include "framework/tensors/device.h"
 #include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/simulation.h"
 
 namespace heddle {
 
 namespace {
-
-/// The first step also builds the kernels and allocates what stays. On plan all other steps are equal.
-std::int64_t profiled_steps(const Experiment& experiment) {
-  return experiment.device == DeviceType::plan ? 2 : 4;
-}
-
-/// The mean time of a step's actions. The median would not do: a step is the sum of its actions, the slow ones too.
-double mean(const std::vector<double>& values) {
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 /// The experiment without pipeline and replicas, with micro-batches as large as the largest ones of its ranks.
 Experiment serial_experiment(const Experiment& experiment) {
@@ -106,99 +94,13 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared
   return plan;
 }
 
-/// Which micro-batches of a stage a mean is over: the first one that came, all others, or all.
-enum class Counted { first, later, all };
-
-/// The seconds that a rank recorded, by the span's name.
-class Samples {
- public:
-  explicit Samples(const std::vector<Span>& spans) {
-    for (const Span& span : spans) {
-      const auto [place, is_new] = seconds_.try_emplace(span.name);
-      if (is_new) begun_[span.name] = begun_.size();
-      place->second.push_back(span.seconds);
-      bytes_[span.name] = span.bytes;
-    }
-  }
-
-  /// The sum over the spans of one step: each head has its own.
-  double sum_of(const std::string& name) const {
-    const auto found = seconds_.find(name);
-    return found == seconds_.end() ? 0 : std::accumulate(found->second.begin(), found->second.end(), 0.0);
-  }
-  double mean_of(const std::string& name) const {
-    const auto found = seconds_.find(name);
-    return found == seconds_.end() ? 0 : mean(found->second);
-  }
-  /// The bytes of the largest O of a stage.
-  std::int64_t offloaded_bytes(int stage, std::int64_t micro_batches) const {
-    std::int64_t most = 0;
-    for (int i = 0; i < micro_batches; ++i)
-      if (const auto found = bytes_.find(to_string(Action{ActionKind::offload, stage, i})); found != bytes_.end())
-        most = std::max(most, found->second);
-    return most;
-  }
-  /// The mean over some of the micro-batches. If there is only one, it also counts as a later one.
-  double mean_of(ActionKind kind, int stage, std::int64_t micro_batches, Counted counted) const {
-    std::map<std::size_t, std::string> names;  // in the order of their begins
-    for (int i = 0; i < micro_batches; ++i)
-      if (const auto found = begun_.find(to_string(Action{kind, stage, i})); found != begun_.end())
-        names.emplace(found->second, found->first);
-    std::vector<double> all;
-    for (const auto& [order, name] : names) {
-      const bool is_first = order == names.begin()->first;
-      const bool is_later = !is_first || names.size() == 1;
-      if (counted == Counted::first ? !is_first : counted == Counted::later && !is_later) continue;
-      const std::vector<double>& seconds = seconds_.at(name);
-      all.insert(all.end(), seconds.begin(), seconds.end());
-    }
-    return mean(all);
-  }
-
- private:
-  std::map<std::string, std::vector<double>> seconds_;
-  std::map<std::string, std::size_t> begun_;  // the order in which the names first occur
-  std::map<std::string, std::int64_t> bytes_;
-};
-
-std::vector<StageCosts> costs_of(const Samples& samples, int stages, std::int64_t micro_batches, Counted counted) {
-  std::vector<StageCosts> all;
-  for (int stage = 0; stage < stages; ++stage) {
-    const auto seconds = [&](ActionKind kind) { return samples.mean_of(kind, stage, micro_batches, counted); };
-    StageCosts costs;
-    costs.forward = seconds(ActionKind::forward);
-    // A B is the sum of both parts; some schedules have it for some of the micro-batches only.
-    costs.backward_input = seconds(ActionKind::backward_input);
-    costs.backward_weight = seconds(ActionKind::backward_weight);
-    if (costs.backward_input + costs.backward_weight == 0) costs.backward_input = seconds(ActionKind::backward);
-    costs.recompute = seconds(ActionKind::recompute);
-    costs.offload = seconds(ActionKind::offload);
-    all.push_back(costs);
-  }
-  all.front().forward += samples.mean_of(span_names::load);
-  return all;
-}
-
-/// Where a rank updates its classes while the gradients of the embeddings are summed, H has the time of both: leaves
-/// that of the update out.
-std::vector<Span> without_updates_in_loss(std::vector<Span> spans, int stages) {
-  const std::string loss = to_string(Action{ActionKind::loss, stages - 1, 0});  // only for a single micro-batch
-  for (Span& whole : spans) {
-    if (whole.name != loss) continue;
-    const double end = whole.begin_seconds + whole.seconds;
-    for (const Span& part : spans)
-      if (part.name == span_names::head_weight && part.begin_seconds >= whole.begin_seconds && part.begin_seconds < end)
-        whole.seconds -= part.seconds;
-  }
-  return spans;
-}
-
-StageProfile profile_of(const Samples& samples, int stages, std::int64_t micro_batches) {
+StageProfile profile_of(const SpanSamples& samples, int stages, std::int64_t micro_batches) {
   StageProfile profile;
-  profile.first = costs_of(samples, stages, micro_batches, Counted::first);
-  profile.later = costs_of(samples, stages, micro_batches, Counted::later);
-  for (int stage = 0; stage < stages; ++stage)
+  for (int stage = 0; stage < stages; ++stage) {
+    profile.first.push_back(samples.stage_costs(stage, micro_batches, Counted::first));
+    profile.later.push_back(samples.stage_costs(stage, micro_batches, Counted::later));
     profile.offloaded_bytes.push_back(samples.offloaded_bytes(stage, micro_batches));
+  }
   profile.loss = samples.mean_of(ActionKind::loss, stages - 1, micro_batches, Counted::all);
   profile.head_weight = samples.sum_of(span_names::head_weight) / static_cast<double>(micro_batches);
   profile.head_norm = samples.sum_of(span_names::head_norm) / static_cast<double>(micro_batches);
@@ -241,46 +143,20 @@ void scale(StageProfile& profile, std::int64_t measured, std::int64_t ranks, con
 /// `ranks`: those along tp.
 std::vector<StageProfile> measure(const Experiment& serial, const Dataset& dataset,
                                   const std::shared_ptr<const RunPlan>& plan, std::int64_t ranks) {
-  std::vector<StageProfile> steps;
-  run_ranks(world_options(serial), [&](Rank& rank) {
-    const auto tracer = std::make_shared<Tracer>(rank.clock, rank.device);
-    Trainer trainer(serial, dataset, rank, *tracer, plan);
-    const auto settled_now = [&rank] {
-      rank.device.backend().settle();
-      return rank.clock.now();
-    };
-    for (std::int64_t step = 0; step < serial.train.steps; ++step) {
-      tracer->set_recording(step > 0);
-      double update = 0;
-      std::vector<Span> spans;
-      if (serial.train.forward_only) {
-        trainer.forward(step);
-      } else {
-        (void)trainer.compute_gradients(step);
-        spans = tracer->take_spans();
-        const double begin = settled_now();
-        (void)trainer.apply_gradients(step);
-        update = settled_now() - begin;
-      }
-      if (step == 0 || rank.index > 0) continue;
-      const std::vector<Span> later = tracer->take_spans();
-      const Samples of_update(later);
-      spans.insert(spans.end(), later.begin(), later.end());
-      const Samples samples(without_updates_in_loss(std::move(spans), plan->stages()));
-      StageProfile profile = profile_of(samples, plan->stages(), serial.train.micro_batches);
-      const double of_heads = of_update.sum_of(span_names::head_weight) + of_update.sum_of(span_names::head_norm);
-      profile.optimizer = std::max(0.0, update - of_heads);
-      scale(profile, serial.mesh.tp, ranks, *plan);
-      steps.push_back(std::move(profile));
-    }
-  });
-  return steps;
+  std::vector<StageProfile> profiles;
+  const std::vector<std::vector<ProfiledStep>> by_rank = run_profiled(serial, dataset, plan);
+  for (const ProfiledStep& step : by_rank.front()) {
+    StageProfile& profile = profiles.emplace_back(profile_of(step.spans, plan->stages(), serial.train.micro_batches));
+    profile.optimizer = step.update;
+    scale(profile, serial.mesh.tp, ranks, *plan);
+  }
+  return profiles;
 }
 
 /// The measured steps of this experiment and cut; none if they were not measured yet.
-std::vector<StageProfile>& known_steps(const Experiment& serial, const RunPlan& plan, StageProfiles& known) {
-  std::string key = plain_text([copy = serial](Describer& d) mutable { describe(d, copy); });
-  key += name_of(serial.planned);
+std::vector<StageProfile>& known_steps(const Experiment& profiled, const RunPlan& plan, StageProfiles& known) {
+  std::string key = plain_text([copy = profiled](Describer& d) mutable { describe(d, copy); });
+  key += name_of(profiled.planned);
   for (const int begin : plan.cut.begins) key += fmt::format(" {}", begin);
   return known[key];
 }
@@ -289,6 +165,11 @@ std::vector<StageProfile>& known_steps(const Experiment& serial, const RunPlan& 
 
 const std::vector<StageProfile>& profile_stages(const Experiment& experiment, const Dataset& dataset,
                                                 const RunPlan& plan, StageProfiles& known) {
+  if (experiment.is_virtual_time() && experiment.device != DeviceType::plan) {
+    std::vector<StageProfile>& steps = known_steps(experiment, plan, known);
+    for (StageProfile& step : profile_ranks(experiment, dataset, plan)) steps.push_back(std::move(step));
+    return steps;
+  }
   const Experiment serial = serial_experiment(experiment);
   const Schedule& schedule = (experiment.train.forward_only ? plan.forward : plan.training)->schedule;
   std::vector<StageProfile>& steps = known_steps(serial, plan, known);

@@ -1,7 +1,8 @@
-// Measures the costs of the stages of an experiment's pipeline, before and after the run: one rank alone does the work
-// of all ranks of the pipeline in a step, in the order of their schedule, with the same trainer, engine and kernels. On
-// a virtual clock, as many ranks as share layers over tp do, because a part of a layer may fit into a cache that the
-// whole does not fit into.
+// Measures the costs of the stages of an experiment's pipeline, before and after the run, with the same trainer, engine
+// and kernels. On a wall clock one rank alone does the work of all ranks of the pipeline in a step, in the order of
+// their schedule. On plan as many ranks as share layers over tp do. On a virtual clock all ranks of the run do a step
+// over links that take no time (ranks_profile.h), because what is in the cache depends on what the others have computed
+// since.
 #pragma once
 
 #include <map>
@@ -32,6 +33,9 @@ struct StageProfile {
   double head_norm = 0;
   /// Everything from the gradients to the new weights in a step, for all parameters but the head's.
   double optimizer = 0;
+  /// Whether they were measured on the ranks of the run. They are then means over micro-batches of all sizes in place
+  /// of the largest one's, and include the copies of gradients into the buckets in which they are summed.
+  bool is_of_ranks = false;
 };
 
 /// Steps that were measured already, keyed by everything that they depend on.

@@ -21,8 +21,8 @@ concept Plain = std::is_arithmetic_v<T> || std::same_as<T, MessageName>;
 template <class Archive, class T>
 requires std::same_as<std::remove_const_t<T>, Span>
 void transfer(Archive& archive, T& span) {
-  auto& [name, is_communication, begin_seconds, seconds, bytes, message] = span;
-  archive.all(name, is_communication, begin_seconds, seconds, bytes, message);
+  auto& [name, is_communication, begin_seconds, seconds, bytes, message, computing_seconds] = span;
+  archive.all(name, is_communication, begin_seconds, seconds, bytes, message, computing_seconds);
 }
 
 template <class Archive, class T>

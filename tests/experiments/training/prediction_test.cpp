@@ -4,25 +4,10 @@
 
 #include "experiments/training/run.h"
 #include "parallel/pipeline/schedules.h"
-#include "tests/support/layouts.h"
+#include "tests/support/planned_pipeline.h"
 
 namespace heddle::test {
 namespace {
-
-/// Four stages of unequal convolutions on plan, whose clock has no noise. The convolutions are direct: Winograd's
-/// method transforms weights in the first micro-batch, which then takes longer than the mean that predictions use.
-Experiment planned_pipeline() {
-  Experiment experiment = small_experiment(50, 96, 16, DType::f32);
-  experiment.device = DeviceType::plan;
-  experiment.model.type = ModelType::resnet18;
-  experiment.data.synthetic_identities.image = {3, 32, 32};
-  experiment.winograd = WinogradUse::off;
-  experiment.mesh.pp = 4;
-  experiment.train.micro_batches = 6;
-  experiment.train.steps = 3;
-  experiment.links.within_node = {.latency = 1e-5, .bandwidth = 1e9};
-  return experiment;
-}
 
 double apart(const Experiment& experiment, StageProfiles& profiles) {
   RunSettings settings;
@@ -48,16 +33,6 @@ TEST_CASE("on plan a step takes as long as its schedule predicts, by all kinds o
         experiment.ranks.speed = {1, 0.5};
         CHECK(std::abs(apart(experiment, profiles)) < 0.03);
       }
-}
-
-/// Four stages of linear layers, whose first micro-batch takes hardly longer than the others.
-Experiment planned_layers() {
-  Experiment experiment = planned_pipeline();
-  experiment.model = {.type = ModelType::mlp, .embedding = 1024, .hidden = std::vector<std::int64_t>(7, 1024)};
-  experiment.train.batch = 4096;
-  experiment.train.micro_batches = 8;
-  experiment.head.over = last_stage;
-  return experiment;
 }
 
 TEST_CASE("on plan a step takes as long as predicted where some micro-batches have a whole B, and others I and W") {

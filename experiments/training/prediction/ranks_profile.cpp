@@ -1,0 +1,166 @@
+#include "experiments/training/prediction/ranks_profile.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/prediction/profiled_steps.h"
+#include "experiments/training/prediction/stepped_elements.h"
+#include "experiments/training/span_names.h"
+
+namespace heddle {
+
+namespace {
+
+/// The experiment on links that take no time.
+Experiment at_once_experiment(const Experiment& experiment) {
+  Experiment profiled = experiment;
+  profiled.transport = Experiment().transport;
+  constexpr Link at_once{.latency = 0, .bandwidth = 1e18};
+  profiled.links = {.within_node = at_once};
+  profiled.memory_budget = 0;
+  profiled.train.steps = profiled_steps(experiment);
+  profiled.train.save_every = 0;
+  profiled.pipeline.head_work = HeadWork::at_once;
+  profiled.evaluate = false;
+  return profiled;
+}
+
+/// One step of all ranks, by world rank.
+class StepOfRanks {
+ public:
+  StepOfRanks(const Experiment& experiment, const RunPlan& plan, std::span<const LayerMessages> layers,
+              std::vector<const ProfiledStep*> ranks)
+      : experiment_(experiment), plan_(plan), layers_(layers), mesh_(plan.placement->mesh), ranks_(std::move(ranks)) {}
+
+  StageProfile profile() const {
+    StageProfile profile;
+    for (int stage = 0; stage < plan_.stages(); ++stage) {
+      profile.first.push_back(stage_costs(stage, Counted::first));
+      profile.later.push_back(stage_costs(stage, Counted::later));
+      std::int64_t offloaded = 0;
+      for (const ProfiledStep* const rank : ranks_)
+        offloaded = std::max(offloaded, rank->spans.offloaded_bytes(stage, micro_batches()));
+      profile.offloaded_bytes.push_back(offloaded);
+    }
+    profile.loss = loss();
+    profile.head_weight = head(span_names::head_weight);
+    profile.head_norm = head(span_names::head_norm);
+    profile.optimizer = optimizer();
+    profile.is_of_ranks = true;
+    return profile;
+  }
+
+ private:
+  std::int64_t micro_batches() const { return experiment_.train.micro_batches; }
+  const ProfiledStep& step_of(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
+  /// Ranks along tp go as fast as the slowest of them.
+  double speed_along_tp(int rank) const {
+    double slowest = std::numeric_limits<double>::max();
+    for (const int each : mesh_.ranks_over({Axis::tp}, rank))
+      slowest = std::min(slowest, experiment_.ranks.speed_of(each));
+    return slowest;
+  }
+
+  /// Of the slowest ranks that have the stage: others may wait for them within a layer that both share.
+  StageCosts stage_costs(int stage, Counted counted) const {
+    std::map<double, std::vector<int>> by_speed;
+    for (int rank = 0; rank < mesh_.size(); ++rank)
+      if (const Mesh::Coordinates at = mesh_.coordinates(rank); at.tp == 0 && plan_.has_stage(at.pp, stage))
+        by_speed[speed_along_tp(rank)].push_back(rank);
+    const auto& [speed, ranks] = *by_speed.begin();
+    StageCosts mean{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
+    for (const int rank : ranks) {
+      const StageCosts costs = step_of(rank).spans.stage_costs(stage, micro_batches(), counted);
+      for (double StageCosts::*cost :
+           {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute})
+        mean.*cost += costs.*cost * speed / static_cast<double>(ranks.size());
+    }
+    return mean;
+  }
+
+  bool trains_head(int rank) const { return heddle::trains_head(experiment_, plan_, mesh_.coordinates(rank).pp); }
+  /// A rank's part of a micro-batch is this part of what one replica's samples take with all classes.
+  double head_part() const { return static_cast<double>(experiment_.mesh.dp) / mesh_.size(experiment_.head.axes()); }
+
+  /// The ranks that share the classes come to H at different times. The last one waits for no other one, and its H
+  /// takes as long as all of them compute.
+  double loss() const {
+    std::map<std::vector<int>, std::vector<int>> groups;
+    for (int rank = 0; rank < mesh_.size(); ++rank)
+      if (trains_head(rank)) {
+        const std::vector<int> group = mesh_.ranks_over(experiment_.head.class_axes(), rank);
+        groups[group] = group;
+      }
+    double all = 0;
+    int counted = 0;
+    for (const auto& [key, group] : groups)
+      for (int i = 0; i < micro_batches(); ++i) {
+        const std::string name = to_string(Action{ActionKind::loss, plan_.stages() - 1, i});
+        double shortest = std::numeric_limits<double>::max();
+        double slowest = std::numeric_limits<double>::max();
+        for (const int rank : group) {
+          if (const double seconds = step_of(rank).spans.sum_of(name); seconds > 0)
+            shortest = std::min(shortest, seconds);
+          slowest = std::min(slowest, experiment_.ranks.speed_of(rank));
+        }
+        if (shortest == std::numeric_limits<double>::max()) continue;  // of the other copy of the last stage
+        all += shortest * slowest;
+        ++counted;
+      }
+    return counted == 0 ? 0 : all / counted / head_part();
+  }
+
+  /// What the slowest rank computes in the spans of this name, of one micro-batch and all classes: the next step waits
+  /// for it.
+  double head(const char* name) const {
+    double most = 0;
+    for (int rank = 0; rank < mesh_.size(); ++rank)
+      if (trains_head(rank))
+        most = std::max(most, step_of(rank).spans.computing_of(name) * experiment_.ranks.speed_of(rank));
+    const double seen = static_cast<double>(micro_batches()) / (experiment_.head.is_everywhere() ? 1 : plan_.copies());
+    return most / (seen * head_part());
+  }
+
+  double optimizer() const {
+    double seconds = 0;
+    double elements = 0;
+    for (int rank = 0; rank < mesh_.size(); ++rank) {
+      seconds += step_of(rank).computing_update * experiment_.ranks.speed_of(rank);
+      elements += stepped_elements(experiment_, plan_, layers_, mesh_.coordinates(rank).pp);
+    }
+    return elements > 0 ? seconds / elements * trained_elements(experiment_, plan_) : 0;
+  }
+
+  const Experiment& experiment_;
+  const RunPlan& plan_;
+  const std::span<const LayerMessages> layers_;
+  const Mesh mesh_;
+  const std::vector<const ProfiledStep*> ranks_;
+};
+
+}  // namespace
+
+std::vector<StageProfile> profile_ranks(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan) {
+  const Experiment profiled = at_once_experiment(experiment);
+  // The planner would place layers in another way on other links.
+  auto own = std::make_shared<RunPlan>(plan.model, plan.placement, plan.forms);
+  own->cut = plan.cut;
+  own->has_sqrt_segments = plan.has_sqrt_segments;
+  own->training = make_program(schedule_of(profiled));
+  own->forward = plan.forward;
+  const std::vector<std::vector<ProfiledStep>> ranks = run_profiled(profiled, dataset, own);
+  const PlannerOptions options = planner_options(profiled, *plan.model, plan.placement->mesh);
+  const std::vector<LayerMessages> layers =
+      layer_messages(*plan.model, *plan.placement, options, report(*plan.model, *plan.placement, options));
+  std::vector<StageProfile> profiles;
+  for (std::size_t step = 0; step < ranks.front().size(); ++step) {
+    std::vector<const ProfiledStep*> of_step;
+    for (const std::vector<ProfiledStep>& of_rank : ranks) of_step.push_back(&of_rank[step]);
+    profiles.push_back(StepOfRanks(profiled, *own, layers, std::move(of_step)).profile());
+  }
+  return profiles;
+}
+
+}  // namespace heddle

@@ -1,0 +1,95 @@
+#include "experiments/training/prediction/span_samples.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "experiments/training/span_names.h"
+
+namespace heddle {
+
+namespace {
+
+/// The mean time of a step's actions. The median would not do: a step is the sum of its actions, the slow ones too.
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+SpanSamples::SpanSamples(const std::vector<Span>& spans) {
+  for (const Span& span : spans) {
+    const auto [place, is_new] = spans_.try_emplace(span.name);
+    Named& named = place->second;
+    if (is_new) named.place = spans_.size();
+    named.seconds.push_back(span.seconds);
+    named.computing += span.computing_seconds;
+    named.bytes = span.bytes;
+  }
+}
+
+const SpanSamples::Named* SpanSamples::find(const std::string& name) const {
+  const auto found = spans_.find(name);
+  return found == spans_.end() ? nullptr : &found->second;
+}
+
+double SpanSamples::sum_of(const std::string& name) const {
+  const Named* const named = find(name);
+  return named == nullptr ? 0 : std::accumulate(named->seconds.begin(), named->seconds.end(), 0.0);
+}
+
+double SpanSamples::computing_of(const std::string& name) const {
+  const Named* const named = find(name);
+  return named == nullptr ? 0 : named->computing;
+}
+
+double SpanSamples::mean_of(ActionKind kind, int stage, std::int64_t micro_batches, Counted counted) const {
+  std::map<std::size_t, const Named*> begun;  // in the order of their begins
+  for (int i = 0; i < micro_batches; ++i)
+    if (const Named* const named = find(to_string(Action{kind, stage, i}))) begun.emplace(named->place, named);
+  std::vector<double> all;
+  for (const auto& [place, named] : begun) {
+    const bool is_first = place == begun.begin()->first;
+    const bool is_later = !is_first || begun.size() == 1;
+    if (counted == Counted::first ? !is_first : counted == Counted::later && !is_later) continue;
+    all.insert(all.end(), named->seconds.begin(), named->seconds.end());
+  }
+  return mean(all);
+}
+
+StageCosts SpanSamples::stage_costs(int stage, std::int64_t micro_batches, Counted counted) const {
+  const auto seconds = [&](ActionKind kind) { return mean_of(kind, stage, micro_batches, counted); };
+  StageCosts costs;
+  costs.forward = seconds(ActionKind::forward);
+  if (const Named* const load = find(span_names::load); load != nullptr && stage == 0)
+    costs.forward += mean(load->seconds);
+  // A B is the sum of both parts; some schedules have it for some of the micro-batches only.
+  costs.backward_input = seconds(ActionKind::backward_input);
+  costs.backward_weight = seconds(ActionKind::backward_weight);
+  if (costs.backward_input + costs.backward_weight == 0) costs.backward_input = seconds(ActionKind::backward);
+  costs.recompute = seconds(ActionKind::recompute);
+  costs.offload = seconds(ActionKind::offload);
+  return costs;
+}
+
+std::int64_t SpanSamples::offloaded_bytes(int stage, std::int64_t micro_batches) const {
+  std::int64_t largest = 0;
+  for (int i = 0; i < micro_batches; ++i)
+    if (const Named* const named = find(to_string(Action{ActionKind::offload, stage, i})))
+      largest = std::max(largest, named->bytes);
+  return largest;
+}
+
+std::vector<Span> without_updates_in_loss(std::vector<Span> spans, int stages) {
+  const std::string loss = to_string(Action{ActionKind::loss, stages - 1, 0});  // only for a single micro-batch
+  for (Span& whole : spans) {
+    if (whole.name != loss) continue;
+    const double end = whole.begin_seconds + whole.seconds;
+    for (const Span& part : spans)
+      if (part.name == span_names::head_weight && part.begin_seconds >= whole.begin_seconds && part.begin_seconds < end)
+        whole.seconds -= part.seconds;
+  }
+  return spans;
+}
+
+}  // namespace heddle

@@ -1,0 +1,50 @@
+// The seconds that one rank has recorded in a step, by action of the pipeline and by name of the span.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "parallel/communicator/tracer.h"
+#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/simulation.h"
+
+namespace heddle {
+
+/// Which micro-batches of a stage a mean is over: the first one that came, all others, or all.
+enum class Counted { first, later, all };
+
+class SpanSamples {
+ public:
+  explicit SpanSamples(const std::vector<Span>& spans);
+
+  /// The sum over the spans of this name: each head has its own. 0 if there are none.
+  double sum_of(const std::string& name) const;
+  /// The part of that sum in which the rank computed.
+  double computing_of(const std::string& name) const;
+  /// The mean over some of the micro-batches, 0 if there are none. If there is only one, it also counts as a later one.
+  double mean_of(ActionKind kind, int stage, std::int64_t micro_batches, Counted counted) const;
+  /// Mean costs of a stage. Stage 0's forward reads the images, too. The loss is left out.
+  StageCosts stage_costs(int stage, std::int64_t micro_batches, Counted counted) const;
+  /// The bytes of the largest O of a stage.
+  std::int64_t offloaded_bytes(int stage, std::int64_t micro_batches) const;
+
+ private:
+  struct Named {
+    std::vector<double> seconds;
+    double computing = 0;    // the sum of all
+    std::size_t place = 0;   // in the order in which the names first occur
+    std::int64_t bytes = 0;  // of the last one
+  };
+  const Named* find(const std::string& name) const;
+
+  std::map<std::string, Named> spans_;
+};
+
+/// Where a rank updates its classes while the gradients of the embeddings are summed, H has the time of both: leaves
+/// that of the update out.
+std::vector<Span> without_updates_in_loss(std::vector<Span> spans, int stages);
+
+}  // namespace heddle
