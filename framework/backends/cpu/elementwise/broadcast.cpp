@@ -3,6 +3,7 @@
 
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/elementwise/bias.h"
+#include "framework/backends/cpu/loops/assign.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/scalars/scalar.h"
@@ -46,15 +47,15 @@ void inner_loop(const T* a, const T* b, Step step, T* y) {
   const auto at = [](const T* x, std::int64_t i) { return static_cast<C>(x[i]); };
   if (step.a != 0 && step.b != 0) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < step.size; ++i) y[i] = static_cast<T>(binary_value<op>(at(a, i), at(b, i)));
+    for (std::int64_t i = 0; i < step.size; ++i) assign(y[i], binary_value<op>(at(a, i), at(b, i)));
   } else if (step.a != 0) {
     const C right = at(b, 0);
 #pragma omp simd
-    for (std::int64_t i = 0; i < step.size; ++i) y[i] = static_cast<T>(binary_value<op>(at(a, i), right));
+    for (std::int64_t i = 0; i < step.size; ++i) assign(y[i], binary_value<op>(at(a, i), right));
   } else if (step.b != 0) {
     const C left = at(a, 0);
 #pragma omp simd
-    for (std::int64_t i = 0; i < step.size; ++i) y[i] = static_cast<T>(binary_value<op>(left, at(b, i)));
+    for (std::int64_t i = 0; i < step.size; ++i) assign(y[i], binary_value<op>(left, at(b, i)));
   } else {
     std::fill(y, y + step.size, static_cast<T>(binary_value<op>(at(a, 0), at(b, 0))));
   }

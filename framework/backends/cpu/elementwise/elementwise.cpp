@@ -1,6 +1,7 @@
 #include "framework/kernels/elementwise.h"
 
 #include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/loops/assign.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/backends/cpu/loops/sums.h"
 #include "framework/scalars/scalar.h"
@@ -16,7 +17,7 @@ void map(const Tensor& x, Tensor& y, F f) {
   T* const to = y.as<T>();
   parallel_for(y.numel(), default_grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd  // to may be from, element by element
-    for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(f(static_cast<C>(from[i])));
+    for (std::int64_t i = begin; i < end; ++i) assign(to[i], f(static_cast<C>(from[i])));
   });
 }
 
@@ -28,8 +29,7 @@ void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   T* const to = y.as<T>();
   parallel_for(y.numel(), default_grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i)
-      to[i] = static_cast<T>(f(static_cast<C>(left[i]), static_cast<C>(right[i])));
+    for (std::int64_t i = begin; i < end; ++i) assign(to[i], f(static_cast<C>(left[i]), static_cast<C>(right[i])));
   });
 }
 
@@ -115,7 +115,7 @@ void ElementwiseKernelsOn<cpu::Context>::prelu(const Tensor& x, const Tensor& sl
       for (std::int64_t c = 0; c < channels; ++c) {
         const C v = static_cast<C>(from[base + c]);
         const C scaled = factor[c] * v;
-        to[base + c] = static_cast<T>(v > C(0) ? v : scaled);
+        cpu::assign(to[base + c], v > C(0) ? v : scaled);
       }
     });
   });
@@ -156,7 +156,7 @@ void ElementwiseKernelsOn<cpu::Context>::prelu_backward(const Tensor& x, const T
       for (std::int64_t c = 0; c < channels; ++c) {
         const C g = static_cast<C>(gradient[base + c]);
         const C scaled = factor[c] * g;
-        to[base + c] = static_cast<T>(static_cast<C>(in[base + c]) > C(0) ? g : scaled);
+        cpu::assign(to[base + c], static_cast<C>(in[base + c]) > C(0) ? g : scaled);
       }
     });
   });

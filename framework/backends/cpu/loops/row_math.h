@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "framework/backends/cpu/loops/assign.h"
 #include "framework/backends/cpu/loops/sums.h"
 #include "framework/scalars/scalar.h"
 #include "framework/tensors/shape.h"
@@ -90,7 +91,7 @@ void normalized_gradient(const T* x, const T* gradient, std::int64_t columns, C 
   const C along = static_cast<C>(dot) * inverse * inverse;
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i)
-    to[i] = static_cast<T>((static_cast<C>(gradient[i]) - static_cast<C>(x[i]) * along) * inverse);
+    assign(to[i], (static_cast<C>(gradient[i]) - static_cast<C>(x[i]) * along) * inverse);
 }
 
 }  // namespace heddle::cpu

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/loops/assign.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/backends/dispatch.h"
 #include "framework/kernels/normalization.h"
@@ -162,7 +163,7 @@ void NormalizationKernelsOn<cpu::Context>::normalize(const ChannelNorm& norm, co
             if constexpr (HasResidual::value) value += static_cast<C>(more[c]);
             if constexpr (Activation::value == NormActivation::relu) value = value > 0 ? value : C{0};
             if constexpr (Activation::value == NormActivation::prelu) value = value > 0 ? value : slopes[c] * value;
-            to[c] = static_cast<T>(value);
+            cpu::assign(to[c], value);
           }
         }
       });

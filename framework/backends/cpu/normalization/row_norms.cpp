@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/loops/assign.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/kernels/normalization.h"
 
@@ -19,7 +20,7 @@ void NormalizationKernelsOn<cpu::Context>::l2_normalize(const Tensor& x, double 
       if (!y.defined()) return;
       T* const to = y.as<T>() + row * view.columns;
 #pragma omp simd
-      for (std::int64_t i = 0; i < view.columns; ++i) to[i] = static_cast<T>(static_cast<C>(from[i]) * factor);
+      for (std::int64_t i = 0; i < view.columns; ++i) cpu::assign(to[i], static_cast<C>(from[i]) * factor);
     });
   });
 }
@@ -113,7 +114,7 @@ void NormalizationKernelsOn<cpu::Context>::layer_norm_backward(const Tensor& x, 
           cpu::stretched_sum<C>(0, columns, [=](std::int64_t i) { return scaled(i) * normalized(i); }) / count);
 #pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i)
-        to[i] = static_cast<T>((scaled(i) - average - normalized(i) * along) * inverse);
+        cpu::assign(to[i], (scaled(i) - average - normalized(i) * along) * inverse);
     });
   });
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/loops/assign.h"
 #include "framework/backends/cpu/loops/parallel.h"
 #include "framework/scalars/windows.h"
 
@@ -87,7 +88,7 @@ void average_forward(const PoolGeometry& g, const T* x, T* y) {
           for (std::int64_t c = 0; c < g.channels; ++c) sum[c] += static_cast<C>(from[c]);
         });
         const C share = C{1} / static_cast<C>(cell.divisor);
-        for (std::int64_t c = 0; c < g.channels; ++c) to[c] = static_cast<T>(sum[c] * share);
+        for (std::int64_t c = 0; c < g.channels; ++c) assign(to[c], sum[c] * share);
       }
   });
 }

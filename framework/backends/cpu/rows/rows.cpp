@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/loops/assign.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/error.h"
 
@@ -65,8 +66,7 @@ void shares(const Tensor& x, const Tensor& log_sums, const Tensor& dy, std::int6
   const C log_sum = log_sums.as<const C>()[row];
   const C gradient = dy.as<const C>()[row];
 #pragma omp simd
-  for (std::int64_t i = 0; i < columns; ++i)
-    to[i] = static_cast<T>(gradient * exponential(static_cast<C>(from[i]) - log_sum));
+  for (std::int64_t i = 0; i < columns; ++i) assign(to[i], gradient * exponential(static_cast<C>(from[i]) - log_sum));
 }
 
 }  // namespace
@@ -151,7 +151,7 @@ void RowKernelsOn<cpu::Context>::softmax(const Tensor& x, Tensor& y) const {
       const C factor = static_cast<C>(1 / sum);
 #pragma omp simd
       for (std::int64_t i = 0; i < view.columns; ++i)
-        to[i] = static_cast<T>(exponential(static_cast<C>(from[i]) - maximum) * factor);
+        cpu::assign(to[i], exponential(static_cast<C>(from[i]) - maximum) * factor);
     });
   });
 }
@@ -169,7 +169,7 @@ void RowKernelsOn<cpu::Context>::softmax_backward(const Tensor& y, const Tensor&
           0, view.columns, [=](std::int64_t i) { return static_cast<C>(share[i]) * static_cast<C>(gradient[i]); }));
 #pragma omp simd
       for (std::int64_t i = 0; i < view.columns; ++i)
-        to[i] = static_cast<T>(static_cast<C>(share[i]) * (static_cast<C>(gradient[i]) - mean));
+        cpu::assign(to[i], static_cast<C>(share[i]) * (static_cast<C>(gradient[i]) - mean));
     });
   });
 }

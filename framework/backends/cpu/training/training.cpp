@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/loops/assign.h"
 #include "framework/backends/cpu/loops/draws.h"
 #include "framework/backends/cpu/loops/sums.h"
 
@@ -144,13 +145,13 @@ void TrainingKernelsOn<cpu::Context>::sgd(const SgdStep& step, const Tensor& gra
       if (v == nullptr) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i)
-          w[i] = static_cast<T>(update.without_momentum(static_cast<C>(g[i]), static_cast<C>(w[i])));
+          cpu::assign(w[i], update.without_momentum(static_cast<C>(g[i]), static_cast<C>(w[i])));
         return;
       }
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {
         C kept = v[i];
-        w[i] = static_cast<T>(update(static_cast<C>(g[i]), static_cast<C>(w[i]), kept));
+        cpu::assign(w[i], update(static_cast<C>(g[i]), static_cast<C>(w[i]), kept));
         v[i] = kept;
       }
     });
@@ -172,7 +173,7 @@ void TrainingKernelsOn<cpu::Context>::adamw(const AdamWStep& step, const Tensor&
       for (std::int64_t i = begin; i < end; ++i) {
         C first = m[i];
         C second = s[i];
-        w[i] = static_cast<T>(update(static_cast<C>(g[i]), static_cast<C>(w[i]), first, second));
+        cpu::assign(w[i], update(static_cast<C>(g[i]), static_cast<C>(w[i]), first, second));
         m[i] = first;
         s[i] = second;
       }
