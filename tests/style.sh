@@ -30,6 +30,8 @@ rule "a private header of a backend is included elsewhere" "$(  # tests may
   done)"
 rule "a test is not in the namespace heddle::test" "$(
   files '_test\.cpp$' tests | xargs -d '\n' -r grep -LE '^namespace heddle::test\b' --)"
+rule "doctest::Approx without a .scale, which takes all numbers that are far below 1 for equal (tests/support/compare/close_to.h)" "$(
+  files '\.(h|cpp)$' tests | grep -v '^tests/support/compare/close_to.h$' | search 'doctest::Approx' | grep -vF '.scale(')"
 rule "an include does not start at the root" "$(files '\.(h|cpp|cu|cuh)$' "${all[@]}" | search '#include "\.')"
 rule "a file is longer than 400 lines" "$(
   files '\.(h|cpp|cu|cuh|sh|py|html)$|^heddle$|^\.ci/run$' heddle .ci "${all[@]}" | xargs -d '\n' wc -l |

@@ -16,8 +16,8 @@
 #include "layers/planner/planner.h"
 #include "models/models.h"
 #include "parallel/placement/redistribute.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 

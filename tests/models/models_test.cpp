@@ -6,6 +6,7 @@
 
 #include "experiments/training/trainer.h"
 #include "layers/planner/planner.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/layouts.h"
 
@@ -113,17 +114,15 @@ TEST_CASE("grouped convolutions and MobileFaceNet's linear layer begin with thei
   const ModelConfig resnext{.type = ModelType::resnext, .embedding = 8};
   // torchvision counts out * kernel^2, whatever the groups are.
   CHECK(initial_deviation(resnext, {3, 32, 32}, "layer2.0.conv2.weight") ==
-        doctest::Approx(std::sqrt(2.0 / (256 * 9))).epsilon(0.02));
+        close_to(std::sqrt(2.0 / (256 * 9))).epsilon(0.02));
   const ModelConfig mobile{.type = ModelType::mobilefacenet, .embedding = 256};
   const ImageShape faces{3, 64, 64};
   CHECK(initial_deviation(mobile, faces, "layers.3.layers.0.layers.1.layers.0.weight") ==
-        doctest::Approx(std::sqrt(2.0 / (128 * 9))).epsilon(0.1));
+        close_to(std::sqrt(2.0 / (128 * 9))).epsilon(0.1));
   CHECK(initial_deviation(mobile, faces, "features.layers.0.layers.0.weight") ==
-        doctest::Approx(std::sqrt(2.0 / (512 * 16))).epsilon(0.05));
-  CHECK(initial_deviation(mobile, faces, "conv_sep.layers.0.weight") ==
-        doctest::Approx(std::sqrt(2.0 / 512)).epsilon(0.02));
-  CHECK(initial_deviation(mobile, faces, "features.layers.2.weight") ==
-        doctest::Approx(std::sqrt(2.0 / 256)).epsilon(0.02));
+        close_to(std::sqrt(2.0 / (512 * 16))).epsilon(0.05));
+  CHECK(initial_deviation(mobile, faces, "conv_sep.layers.0.weight") == close_to(std::sqrt(2.0 / 512)).epsilon(0.02));
+  CHECK(initial_deviation(mobile, faces, "features.layers.2.weight") == close_to(std::sqrt(2.0 / 256)).epsilon(0.02));
 }
 
 }  // namespace heddle::test::models_test

@@ -12,8 +12,9 @@
 #include "layers/modules/tokens.h"
 #include "layers/planner/planner.h"
 #include "models/models.h"
+#include "tests/support/compare/close_to.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 #include "tests/support/files/source_folder.h"
 #include "tests/support/layouts.h"
 #include "tests/support/message.h"
@@ -171,7 +172,7 @@ TEST_CASE("vit_b_16 begins with torchvision's weights, but for its last layer") 
     };
     const std::string block = "encoder.layers.encoder_layer_0.";
     // Uniform draws come near their bound.
-    const auto is_near = [](double bound) { return doctest::Approx(bound).epsilon(0.1); };
+    const auto is_near = [](double bound) { return close_to(bound).epsilon(0.1); };
     CHECK(largest(block + "self_attention.in_proj_weight") == is_near(std::sqrt(6.0 / 32)));
     CHECK(largest(block + "self_attention.out_proj.weight") == is_near(std::sqrt(1.0 / 8)));
     CHECK(largest(block + "mlp.0.weight") == is_near(std::sqrt(6.0 / 40)));

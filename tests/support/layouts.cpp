@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/compare/close_to.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test {
@@ -154,7 +155,7 @@ void check_close(const Experiment& experiment, const ModelPointer& model, const 
   CAPTURE(to_string(layout.mesh));
   CAPTURE(layout.micro_batches);
   for (std::size_t i = 0; i < reference.losses.size(); ++i)
-    CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(tolerance.losses));
+    CHECK(outcome.losses[i] == close_to(reference.losses[i]).epsilon(tolerance.losses));
   const auto check_all = [&](const Tensors& a, const Tensors& b) {
     const Difference largest = max_difference(a, b);
     CAPTURE(largest.tensor);

@@ -7,6 +7,7 @@
 #include "experiments/data/data_config.h"
 #include "experiments/data/files/natural_order.h"
 #include "framework/error.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/images/image_files.h"
 
 namespace heddle::test {
@@ -66,7 +67,7 @@ TEST_CASE("folders are labels and files are split in natural order") {
   std::vector<float> batch(8);
   read_batch(*data, Split::test, std::vector<std::int64_t>{10, 0}, batch);
   CHECK(batch[0] == 1.0F);
-  CHECK(batch[4] == doctest::Approx(2 * 2.0F / 255 - 1));
+  CHECK(batch[4] == close_to(2 * 2.0F / 255 - 1));
   CHECK(open(folder.path(), 1, 1)->size(Split::test) == 2);
 }
 

@@ -8,6 +8,7 @@
 #include "experiments/data/resize.h"
 #include "framework/error.h"
 #include "framework/scalars/random.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/images/encoded_image.h"
 
 namespace heddle::test::data_image_test {
@@ -126,7 +127,7 @@ TEST_CASE("gray is converted to colour and colour to gray") {
 TEST_CASE("resizing keeps constants, averages where it shrinks and interpolates where it enlarges") {
   std::vector<float> pixels(3 * 5);
   resize_to_floats({.height = 7, .width = 9, .channels = 1, .pixels = Bytes(63, 255)}, 3, 5, pixels);
-  for (const float pixel : pixels) CHECK(pixel == doctest::Approx(1.0F));
+  for (const float pixel : pixels) CHECK(pixel == close_to(1.0F));
 
   // A checkerboard that shrinks to a quarter is gray everywhere; sampling without a filter would give black or white.
   Image board{.height = 16, .width = 16, .channels = 1, .pixels = {}};
@@ -137,10 +138,10 @@ TEST_CASE("resizing keeps constants, averages where it shrinks and interpolates 
 
   std::vector<float> wide(4);
   resize_to_floats({.height = 1, .width = 2, .channels = 1, .pixels = {0, 255}}, 1, 4, wide);
-  CHECK(wide[0] == doctest::Approx(-1.0F));
-  CHECK(wide[1] == doctest::Approx(-0.5F));
-  CHECK(wide[2] == doctest::Approx(0.5F));
-  CHECK(wide[3] == doctest::Approx(1.0F));
+  CHECK(wide[0] == close_to(-1.0F));
+  CHECK(wide[1] == close_to(-0.5F));
+  CHECK(wide[2] == close_to(0.5F));
+  CHECK(wide[3] == close_to(1.0F));
 
   std::vector<float> same(2);
   resize_to_floats({.height = 1, .width = 2, .channels = 1, .pixels = {0, 255}}, 1, 2, same);

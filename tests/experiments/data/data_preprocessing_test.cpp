@@ -5,6 +5,7 @@
 
 #include "experiments/data/data_config.h"
 #include "framework/error.h"
+#include "tests/support/compare/close_to.h"
 
 namespace heddle::test {
 
@@ -54,10 +55,10 @@ TEST_CASE("colours, mean and scale are those that the network needs") {
         std::vector<float>{-1.0F, (51 - 127.5F) / 127.5F, 1.0F});
   const std::vector<float> imagenet =
       preprocessed(image, shape, {.colour = ColourOrder::bgr, .mean = {0.1, 0.2, 0.3}, .scale = {1, 10, 100}});
-  CHECK(imagenet[0] == doctest::Approx((0 - 0.1) * 1));
-  CHECK(imagenet[1] == doctest::Approx(0).epsilon(1e-5));
-  CHECK(imagenet[2] == doctest::Approx((1 - 0.3) * 100));
-  CHECK(preprocessed(image, shape, {.mean = {0}, .scale = {255}})[1] == doctest::Approx(51));
+  CHECK(imagenet[0] == close_to((0 - 0.1) * 1));
+  CHECK(imagenet[1] == doctest::Approx(0).epsilon(1e-5).scale(1));
+  CHECK(imagenet[2] == close_to((1 - 0.3) * 100));
+  CHECK(preprocessed(image, shape, {.mean = {0}, .scale = {255}})[1] == close_to(51));
 }
 
 TEST_CASE("numbers that do not fit the channels are refused") {
@@ -89,7 +90,7 @@ TEST_CASE("training and evaluation batches are preprocessed alike, after the aug
   const std::vector<float> standard = batches({});
   const std::vector<float> other = batches({.colour = ColourOrder::bgr, .mean = {0}, .scale = {255}});
   for (std::size_t i = 0; i < standard.size(); ++i)
-    REQUIRE(other[i] == doctest::Approx((standard[i / 3 * 3 + 2 - i % 3] + 1) * 127.5).epsilon(1e-5));
+    REQUIRE(other[i] == close_to((standard[i / 3 * 3 + 2 - i % 3] + 1) * 127.5).epsilon(1e-5));
   config.preprocessing = {.crop = 4};
   CHECK_THROWS_WITH_AS(make_dataset(config, {1}),
                        "data.preprocessing.crop: expected 0, got 4: synthetic faces have the size of data.image",

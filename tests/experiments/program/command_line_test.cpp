@@ -11,6 +11,7 @@
 #include "experiments/program/command_table.h"
 #include "experiments/results/results_folder.h"
 #include "framework/files/atomic_file.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/program/called.h"
 #include "tests/support/program/program.h"
@@ -197,9 +198,9 @@ TEST_CASE("plan's time of a step is its operations at the profile's rate, and it
   const Json computing = summary(call({"plan", files.write(experiment), "--json"}))["variants"][0];
   CHECK(computing["clock"] == "virtual");
   const double seconds = computing["flops_per_step"].get<double>() / 1e6;
-  CHECK(computing["step_seconds"]["median"].get<double>() == doctest::Approx(seconds));
-  CHECK(computing["samples_per_second"].get<double>() == doctest::Approx(8 / seconds));
-  CHECK(computing["ranks"][0]["busy_seconds"].get<double>() == doctest::Approx(6 * seconds));
+  CHECK(computing["step_seconds"]["median"].get<double>() == close_to(seconds));
+  CHECK(computing["samples_per_second"].get<double>() == close_to(8 / seconds));
+  CHECK(computing["ranks"][0]["busy_seconds"].get<double>() == close_to(6 * seconds));
 
   // Two ranks of equal shards, to which computing and latency cost nothing: each byte that one sends takes its time.
   experiment["mesh"]["dp"] = 2;
@@ -208,7 +209,7 @@ TEST_CASE("plan's time of a step is its operations at the profile's rate, and it
   experiment["links"] = {{"latency", 0}, {"bandwidth", 1e3}};
   const Json sending = summary(call({"plan", files.write(experiment), "--json"}))["variants"][0];
   CHECK(sending["step_seconds"]["median"].get<double>() ==
-        doctest::Approx(sending["ranks"][0]["sent_bytes"].get<double>() / 6 / 1e3));
+        close_to(sending["ranks"][0]["sent_bytes"].get<double>() / 6 / 1e3));
 }
 
 TEST_CASE("tables say which times are not wall times") {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/files/atomic_file.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/program/explained.h"
 
 namespace heddle::test::placements_auto_test {
@@ -71,7 +72,7 @@ TEST_CASE("run --placements auto trains what explain proposes, and writes it int
     const Json serial = run(file, "serial", {"--set", "mesh={}", "--set", "model.placements=[]"});
     for (std::size_t step = 0; step < 2; ++step)
       CHECK(automatic["loss_per_step"][step].get<double>() ==
-            doctest::Approx(serial["loss_per_step"][step].get<double>()).epsilon(2e-5));
+            close_to(serial["loss_per_step"][step].get<double>()).epsilon(2e-5));
   }
 }
 

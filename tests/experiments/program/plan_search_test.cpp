@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/files/atomic_file.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/program/explained.h"
 
@@ -84,7 +85,7 @@ TEST_CASE("the experiment that a search writes trains the same thing" *
   const Json after = losses(search.out, "after");
   REQUIRE(before.size() == after.size());
   for (std::size_t step = 0; step < before.size(); ++step)
-    CHECK(after[step].get<double>() == doctest::Approx(before[step].get<double>()).epsilon(2e-5));
+    CHECK(after[step].get<double>() == close_to(before[step].get<double>()).epsilon(2e-5));
 }
 
 TEST_CASE("a search prints tables, the bound, and what it has tried" *

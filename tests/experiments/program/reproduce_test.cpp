@@ -9,6 +9,7 @@
 
 #include "experiments/program/reproduce/expression.h"
 #include "experiments/program/reproduce/verdict.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/message.h"
 #include "tests/support/program/called.h"
 #include "tests/support/program/shipped.h"
@@ -86,8 +87,8 @@ TEST_CASE("a path of a claim follows keys, selects by name, place and key, and r
 TEST_CASE("a claim computes with numbers and paths") {
   CHECK(number("1 + 2 * 3 - 4 / 2") == 5);
   CHECK(number("(1 + 2) * -3e0") == -9);
-  CHECK(number("variants[0].loss.first / variants[1].loss.last - 1") == doctest::Approx(0.6));
-  CHECK(number("2e-5*variants[0].loss.last") == doctest::Approx(4e-5));
+  CHECK(number("variants[0].loss.first / variants[1].loss.last - 1") == close_to(0.6));
+  CHECK(number("2e-5*variants[0].loss.last") == close_to(4e-5));
 }
 
 TEST_CASE("an expression that names no value, or several, is an error") {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/files/atomic_file.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/files/file_size_limit.h"
 #include "tests/support/program/called.h"
@@ -128,7 +129,7 @@ TEST_CASE("a run resumes on a different number of ranks, and notes that it may r
   const Json rest = summary(resumed)["variants"][0]["loss_per_step"];
   REQUIRE(rest.size() == losses.size());
   for (std::size_t i = 0; i < losses.size(); ++i)
-    CHECK(rest[i].get<double>() == doctest::Approx(losses[i].get<double>()).epsilon(2e-5));
+    CHECK(rest[i].get<double>() == close_to(losses[i].get<double>()).epsilon(2e-5));
 }
 
 TEST_CASE("--fresh-head resumes with different classes, and only with --resume") {

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/compare/close_to.h"
 #include "tests/support/files/experiment_files.h"
 
 namespace heddle::test::several_sets_run_test {
@@ -113,7 +114,7 @@ TEST_CASE(
   for (const char* which : {"first", "last"}) {
     const double sum =
         variant["head"][0]["loss"][which].get<double>() + 0.5 * variant["head"][1]["loss"][which].get<double>();
-    CHECK(variant["loss"][which].get<double>() == doctest::Approx(sum).epsilon(1e-12));
+    CHECK(variant["loss"][which].get<double>() == close_to(sum).epsilon(1e-12));
   }
   std::istringstream metrics(contents(files.path("out") + "/metrics.jsonl"));
   std::string line;
@@ -123,7 +124,7 @@ TEST_CASE(
     ++lines;
     REQUIRE(step["losses"].size() == 2);
     CHECK(step["loss"].get<double>() ==
-          doctest::Approx(step["losses"]["large"].get<double>() + 0.5 * step["losses"]["small"].get<double>()));
+          close_to(step["losses"]["large"].get<double>() + 0.5 * step["losses"]["small"].get<double>()));
   }
   CHECK(lines == 6);
   CHECK(files.contents("out/tensorboard").find("loss/small") != std::string::npos);

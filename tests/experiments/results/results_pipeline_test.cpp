@@ -5,6 +5,7 @@
 #include "experiments/results/summary.h"
 #include "framework/description/text.h"
 #include "parallel/pipeline/schedule_csv.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/results/sample_results.h"
 
 namespace heddle::test {
@@ -75,7 +76,7 @@ TEST_CASE("the bubble is the idle share of the median step; a resumed run's is t
   CHECK(bubble_fraction(variant) == 1 - 6.0 / 8);
   variant.first_step = 3;
   for (RankResult& rank : variant.ranks) rank.busy_in_step = {4};
-  CHECK(bubble_fraction(variant) == doctest::Approx(0.2));
+  CHECK(bubble_fraction(variant) == close_to(0.2));
   variant.device = "cuda";
   CHECK_FALSE(bubble_fraction(variant));
   variant.device = "cpu";

@@ -11,6 +11,7 @@
 #include "framework/backends/backend.h"
 #include "framework/error.h"
 #include "framework/scalars/random.h"
+#include "tests/support/compare/close_to.h"
 
 namespace heddle::test::identification_test {
 
@@ -94,8 +95,8 @@ TEST_CASE("equally near images are ranked in their order, and images without dir
   const std::vector<std::int64_t> labels{1, 2, 3};
   const Identification result = identify({gallery, people}, {probes, labels}, device);
   CHECK(result.known == 3);
-  CHECK(result.rates[0] == doctest::Approx(1.0 / 3));
-  CHECK(result.rates[1] == doctest::Approx(2.0 / 3));
+  CHECK(result.rates[0] == close_to(1.0 / 3));
+  CHECK(result.rates[1] == close_to(2.0 / 3));
   const std::vector<std::int64_t> other_people{7, 8, 9};
   CHECK_THROWS_WITH(identify({gallery, people}, {probes, other_people}, device),
                     "evaluation: none of 3 probes shows a person in the gallery");
@@ -111,8 +112,8 @@ TEST_CASE("a template is the mean of its media, each the mean of its images, sca
   const std::vector<float> templates = template_embeddings(images, 2, list, 2);
   REQUIRE(templates.size() == 4);
   const double length = std::sqrt(8.0 * 8 + 7 * 7);
-  CHECK(templates[0] == doctest::Approx(8 / length));
-  CHECK(templates[1] == doctest::Approx(7 / length));
+  CHECK(templates[0] == close_to(8 / length));
+  CHECK(templates[1] == close_to(7 / length));
   CHECK(templates[2] == 0);
   CHECK(templates[3] == 1);
   CHECK_THROWS_WITH(template_embeddings(images, 2, list, 3), "evaluation: template 2 of 3 has no image");

@@ -11,8 +11,9 @@
 #include "layers/modules/activation.h"
 #include "layers/modules/linear.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/compare/close_to.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 #include "tests/support/random_model.h"
 #include "tests/support/results/losses.h"
 #include "tests/support/scratch.h"
@@ -195,7 +196,7 @@ TEST_CASE("pure weights are rounded by the same draws on every layout, wherever 
   double all = 0;
   for (const double weight : initial) all += weight * weight;
   const double expected = 1 - 5.61 * decay + 4.8 * decay * decay;
-  CHECK(share / all == doctest::Approx(expected).epsilon(3e-4));
+  CHECK(share / all == close_to(expected).epsilon(3e-4));
   CHECK(trained({Mesh(3)}, ShardedState::optimizer, {}) == serial);
   CHECK(trained({Mesh(2)}, ShardedState::none, PlacementRequest{Parallel::parameter, Axis::dp}) == serial);
   CHECK(trained({Mesh(1, 1, 3)}, ShardedState::none, PlacementRequest{Parallel::column, Axis::tp}) == serial);
@@ -298,7 +299,7 @@ TEST_CASE("a backend with data trains in 16 bits as the cpu does") {
     const std::vector<double> tested = losses_on(DeviceType::cuda);
     REQUIRE(tested.size() == 3);
     for (std::size_t i = 0; i < 3; ++i)
-      CHECK(tested[i] == doctest::Approx(cpu[i]).epsilon(test::tolerance_of(experiment).losses));
+      CHECK(tested[i] == close_to(cpu[i]).epsilon(test::tolerance_of(experiment).losses));
   }
 }
 

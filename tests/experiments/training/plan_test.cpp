@@ -3,6 +3,7 @@
 #include "framework/ops/convolution.h"
 #include "framework/ops/linear_algebra.h"
 #include "framework/tensors/tiles.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/operation_cases.h"
 
@@ -67,7 +68,7 @@ TEST_CASE("plan counts operations that are more than 64 bits can count") {
   CHECK(device.backend().flops() == 2.0 * 12 * 1024 * 1024 * 100'000 * 1023 * 1023 * 3);
   const double before = device.backend().flops();
   matmul(zeros({1'000'000, 1'000'000}), zeros({1'000'000, 10'000'000}));
-  CHECK(device.backend().flops() - before == doctest::Approx(2e19));
+  CHECK(device.backend().flops() - before == close_to(2e19));
 }
 
 /// What a loop over tiles does: products that begin and then add to a sum, and a workspace that lives for a tile.
@@ -96,7 +97,7 @@ TEST_CASE("plan counts a loop over tiles in closed form as if it had walked them
     for (std::int64_t begin = 0; begin < count; begin += 7) whole(begin, std::min(begin + 7, count));
     CHECK(closed.walked.size() <= 3);
     CHECK(closed.device.backend().flops() == whole.device.backend().flops());
-    CHECK(closed.device.backend().seconds() == doctest::Approx(whole.device.backend().seconds()).epsilon(1e-12));
+    CHECK(closed.device.backend().seconds() == close_to(whole.device.backend().seconds()).epsilon(1e-12));
     CHECK(closed.device.meter().peak().bytes == whole.device.meter().peak().bytes);
     TileLoop computed(tested_backend());
     for_each_tile(computed.device, count, 7, computed);

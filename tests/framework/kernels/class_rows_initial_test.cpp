@@ -7,6 +7,7 @@
 
 #include "framework/tensors/index_range.h"
 #include "tests/framework/kernels/class_tables.h"
+#include "tests/support/compare/close_to.h"
 
 namespace heddle::test {
 namespace {
@@ -69,7 +70,7 @@ TEST_CASE("Eight-bit rows are off by half a step of their scale at most") {
       error = std::max(error, std::abs(values[at] - read[at]));
     }
     const double scale = scales[static_cast<std::size_t>(row)];
-    CHECK(scale == doctest::Approx(largest / 127).epsilon(1e-6));
+    CHECK(scale == close_to(largest / 127).epsilon(1e-6));
     CHECK(error <= 0.5001 * scale);
     CHECK(error > 0.4 * scale);
   }

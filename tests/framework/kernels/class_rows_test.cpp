@@ -10,6 +10,7 @@
 #include "framework/scalars/rounding.h"
 #include "framework/tensors/index_range.h"
 #include "tests/framework/kernels/class_tables.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/message.h"
 
@@ -181,7 +182,7 @@ TEST_CASE("Steps of narrow rows are right on average over their draws, and draw 
       ++drawn;
     }
     CHECK(drawn > classes * columns);
-    CHECK(ratio / drawn == doctest::Approx(1).epsilon(0.15));
+    CHECK(ratio / drawn == close_to(1).epsilon(0.15));
   }
 }
 
@@ -200,7 +201,7 @@ TEST_CASE("Squares of gradients add up to those of the stored gradient, and tile
       const ClassRowKernels& kernels = device.backend().class_rows();
       Tensor whole = Tensor::full(device, {1}, DType::f64, 2);
       kernels.add_squared_gradient(loaded.rows, loaded.inverse_norm, products, bound, whole);
-      CHECK(whole.item() == doctest::Approx(expected).epsilon(1e-13));
+      CHECK(whole.item() == close_to(expected).epsilon(1e-13));
       Tensor tiles = Tensor::full(device, {1}, DType::f64, 2);
       for (const IndexRange tile : {IndexRange{0, 1}, IndexRange{1, 5}, IndexRange{6, 3}})
         kernels.add_squared_gradient(loaded.rows.rows(tile.begin, tile.end()),

@@ -7,8 +7,8 @@
 #include <doctest/doctest.h>
 
 #include "framework/scalars/scalar.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 
 namespace heddle::test::kernels_head_test {
 namespace {

@@ -6,8 +6,9 @@
 #include <doctest/doctest.h>
 
 #include "framework/scalars/scalar.h"
+#include "tests/support/compare/close_to.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 
 namespace heddle::test {
 namespace {
@@ -165,8 +166,8 @@ TEST_CASE("Softmax and log-sum-exp of large logits neither overflow nor lose the
   Tensor y = Tensor::empty_like(x);
   device.backend().rows().softmax(x, y);
   const std::vector<double> shares = y.to_doubles();
-  CHECK(shares[0] == doctest::Approx(1 / (1 + std::exp(-10))));
-  CHECK(shares[1] == doctest::Approx(std::exp(-10) / (1 + std::exp(-10))));
+  CHECK(shares[0] == close_to(1 / (1 + std::exp(-10))));
+  CHECK(shares[1] == close_to(std::exp(-10) / (1 + std::exp(-10))));
   CHECK(shares[2] == 0);
 }
 
@@ -266,11 +267,11 @@ TEST_CASE("Moments of sample groups merge into those of the whole batch") {
   Tensor running_mean = Tensor::full(device, {1}, DType::f64, 5);
   Tensor running_variance = Tensor::full(device, {1}, DType::f64, 2);
   device.backend().normalization().merge_moments(tensor(device, {4, 3}, groups), 0.1, running_mean, running_variance);
-  CHECK(running_mean.item() == doctest::Approx(0.9 * 5 + 0.1 * mean).epsilon(1e-14));
-  CHECK(running_variance.item() == doctest::Approx(0.9 * 2 + 0.1 * variance).epsilon(1e-14));
+  CHECK(running_mean.item() == close_to(0.9 * 5 + 0.1 * mean).epsilon(1e-14));
+  CHECK(running_variance.item() == close_to(0.9 * 2 + 0.1 * variance).epsilon(1e-14));
   Tensor inverse = Tensor::empty_like(running_variance);
   device.backend().normalization().inverse_deviation(running_variance, 0.5, 1e-5, inverse);
-  CHECK(inverse.item() == doctest::Approx(1 / std::sqrt(0.5 * (0.9 * 2 + 0.1 * variance) + 1e-5)).epsilon(1e-14));
+  CHECK(inverse.item() == close_to(1 / std::sqrt(0.5 * (0.9 * 2 + 0.1 * variance) + 1e-5)).epsilon(1e-14));
 }
 
 TEST_CASE("exponential is within one unit of the last place, down to subnormal results") {

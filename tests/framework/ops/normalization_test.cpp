@@ -10,6 +10,7 @@
 #include "framework/error.h"
 #include "framework/scalars/random.h"
 #include "framework/tensors/device.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test::normalization_test {
@@ -105,11 +106,10 @@ TEST_CASE("batch_norm: normalises by mean and biased variance, f64") {
     for (std::int64_t i = 0; i < count; ++i) mean += values[0][static_cast<std::size_t>(i * channels + c)] / count;
     for (std::int64_t i = 0; i < count; ++i)
       squares += std::pow(values[0][static_cast<std::size_t>(i * channels + c)] - mean, 2);
-    CHECK(got.statistics[static_cast<std::size_t>(1 + c)] == doctest::Approx(mean).epsilon(1e-13));
-    CHECK(got.statistics[static_cast<std::size_t>(1 + channels + c)] == doctest::Approx(squares).epsilon(1e-12));
+    CHECK(got.statistics[static_cast<std::size_t>(1 + c)] == close_to(mean).epsilon(1e-13));
+    CHECK(got.statistics[static_cast<std::size_t>(1 + channels + c)] == close_to(squares).epsilon(1e-12));
     CHECK(got.y[static_cast<std::size_t>(c)] ==
-          doctest::Approx((values[0][static_cast<std::size_t>(c)] - mean) / std::sqrt(squares / count + 1e-3))
-              .epsilon(1e-12));
+          close_to((values[0][static_cast<std::size_t>(c)] - mean) / std::sqrt(squares / count + 1e-3)).epsilon(1e-12));
   }
 }
 
@@ -171,8 +171,8 @@ TEST_CASE("batch_norm: a large mean does not blur a small deviation, f32") {
   double squares = 0;
   for (std::size_t i = 1; i < values.size(); i += 3) mean += values[i] / 20000;
   for (std::size_t i = 1; i < values.size(); i += 3) squares += (values[i] - mean) * (values[i] - mean);
-  CHECK(got[2] == doctest::Approx(mean).epsilon(1e-7));
-  CHECK(got[5] == doctest::Approx(squares).epsilon(1e-5));
+  CHECK(got[2] == close_to(mean).epsilon(1e-7));
+  CHECK(got[5] == close_to(squares).epsilon(1e-5));
 }
 
 TEST_CASE("batch_norm: the same bits for any number of threads, f32") {

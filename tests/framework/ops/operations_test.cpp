@@ -14,8 +14,8 @@
 #include "framework/ops/shape.h"
 #include "framework/ops/training.h"
 #include "tests/support/autograd/gradcheck.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 #include "tests/support/message.h"
 
 namespace heddle::test {

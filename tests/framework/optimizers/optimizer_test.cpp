@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/optimizers/learning_rate.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test::optimizer_test {
@@ -191,20 +192,20 @@ TEST_CASE("Steps too small for bf16 count on average") {
 
 TEST_CASE("Learning rates warm up and then follow their schedule") {
   LearningRateConfig config{.warm_up = 4};
-  CHECK(learning_rate(config, 0.8, 0, 20) == doctest::Approx(0.2));
-  CHECK(learning_rate(config, 0.8, 3, 20) == doctest::Approx(0.8));
-  CHECK(learning_rate(config, 0.8, 19, 20) == doctest::Approx(0.8));
+  CHECK(learning_rate(config, 0.8, 0, 20) == close_to(0.2));
+  CHECK(learning_rate(config, 0.8, 3, 20) == close_to(0.8));
+  CHECK(learning_rate(config, 0.8, 19, 20) == close_to(0.8));
   config = {.type = LearningRateType::step, .milestones = {5, 10}, .factor = 0.1};
-  CHECK(learning_rate(config, 0.8, 4, 20) == doctest::Approx(0.8));
-  CHECK(learning_rate(config, 0.8, 5, 20) == doctest::Approx(0.08));
-  CHECK(learning_rate(config, 0.8, 10, 20) == doctest::Approx(0.008));
+  CHECK(learning_rate(config, 0.8, 4, 20) == close_to(0.8));
+  CHECK(learning_rate(config, 0.8, 5, 20) == close_to(0.08));
+  CHECK(learning_rate(config, 0.8, 10, 20) == close_to(0.008));
   config = {.type = LearningRateType::polynomial, .warm_up = 2, .power = 2, .final_share = 0.1};
-  CHECK(learning_rate(config, 1, 2, 12) == doctest::Approx(1));
-  CHECK(learning_rate(config, 1, 7, 12) == doctest::Approx(0.1 + 0.9 * 0.25));
+  CHECK(learning_rate(config, 1, 2, 12) == close_to(1));
+  CHECK(learning_rate(config, 1, 7, 12) == close_to(0.1 + 0.9 * 0.25));
   config = {.type = LearningRateType::cosine, .warm_up = 2, .final_share = 0.2};
-  CHECK(learning_rate(config, 1, 2, 12) == doctest::Approx(1));
-  CHECK(learning_rate(config, 1, 7, 12) == doctest::Approx(0.2 + 0.8 * 0.5));
-  CHECK(learning_rate(config, 1, 12, 12) == doctest::Approx(0.2));
+  CHECK(learning_rate(config, 1, 2, 12) == close_to(1));
+  CHECK(learning_rate(config, 1, 7, 12) == close_to(0.2 + 0.8 * 0.5));
+  CHECK(learning_rate(config, 1, 12, 12) == close_to(0.2));
 }
 
 }  // namespace

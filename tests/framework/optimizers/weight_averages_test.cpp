@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/elementwise.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test::weight_averages_test {
@@ -71,7 +72,7 @@ TEST_CASE("averages of weights that stand still keep their bits, and those of 16
   const Tensor average = averages.state().at(1).value;
   CHECK(average.dtype() == DType::f32);
   // Each change, below 2^-20, is rounded to a multiple of 2^-23.
-  CHECK(average.item() - 1 == doctest::Approx(0x1p-7 * (1 - std::pow(0.9999, 1000))).epsilon(0.05));
+  CHECK(average.item() - 1 == close_to(0x1p-7 * (1 - std::pow(0.9999, 1000))).epsilon(0.05));
 }
 
 TEST_CASE("averages take the place of the weights until these are restored with the same bits") {

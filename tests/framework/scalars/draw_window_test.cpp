@@ -7,8 +7,8 @@
 #include "framework/ops/training.h"
 #include "framework/tensors/device.h"
 #include "framework/tensors/index_range.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 #include "tests/support/message.h"
 
 namespace heddle::test::draw_window_test {

@@ -3,8 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/normalization.h"
+#include "tests/support/compare/close_to.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 
@@ -224,8 +225,8 @@ TEST_CASE("Moments merged once and again are those merged at once, rows of no va
   const double mean = (2 * 1.0 + 3 * 2.5) / 9;
   const double squares = 0.5 + 1.5 + 2.5 + 2 * std::pow(1 - mean, 2) + 3 * std::pow(2.5 - mean, 2) + 4 * mean * mean;
   CHECK(all.to_doubles()[0] == 9);
-  CHECK(all.to_doubles()[1] == doctest::Approx(mean).epsilon(1e-14));
-  CHECK(all.to_doubles()[3] == doctest::Approx(squares).epsilon(1e-14));
+  CHECK(all.to_doubles()[1] == close_to(mean).epsilon(1e-14));
+  CHECK(all.to_doubles()[3] == close_to(squares).epsilon(1e-14));
   Tensor halves = Tensor::empty(device, {2, 5}, DType::f64);
   for (std::int64_t i = 0; i < 2; ++i) {
     Tensor half = halves.rows(i, i + 1).reshape({5});

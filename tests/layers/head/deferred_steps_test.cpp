@@ -78,10 +78,10 @@ TEST_CASE("a range of deferred steps is the product of their maps, wherever it b
       SgdMap expected;
       for (std::int64_t k = begin; k <= i; ++k) expected = expected.then(maps[static_cast<std::size_t>(k)]);
       const SgdMap product = product_of(products, begin, i + 1);
-      CHECK(product.ww == doctest::Approx(expected.ww).epsilon(1e-13));
-      CHECK(product.wv == doctest::Approx(expected.wv).epsilon(1e-13));
-      CHECK(product.vw == doctest::Approx(expected.vw).epsilon(1e-13));
-      CHECK(product.vv == doctest::Approx(expected.vv).epsilon(1e-13));
+      CHECK(product.ww == doctest::Approx(expected.ww).epsilon(1e-13).scale(1));
+      CHECK(product.wv == doctest::Approx(expected.wv).epsilon(1e-13).scale(1));
+      CHECK(product.vw == doctest::Approx(expected.vw).epsilon(1e-13).scale(1));
+      CHECK(product.vv == doctest::Approx(expected.vv).epsilon(1e-13).scale(1));
     }
   }
 }
@@ -120,8 +120,8 @@ TEST_CASE("only the selected rows catch up, and take the steps that they have de
       const bool has = row == 1 || row == 2;
       const double weight = has ? twice.ww * weights[i] + twice.wv * velocities[i] : weights[i];
       const double velocity = has ? twice.vw * weights[i] + twice.vv * velocities[i] : velocities[i];
-      CHECK(table.weight.to_doubles()[i] == doctest::Approx(weight).epsilon(1e-6));
-      CHECK(table.momentum.to_doubles()[i] == doctest::Approx(velocity).epsilon(1e-6));
+      CHECK(table.weight.to_doubles()[i] == doctest::Approx(weight).epsilon(1e-6).scale(1));
+      CHECK(table.momentum.to_doubles()[i] == doctest::Approx(velocity).epsilon(1e-6).scale(1));
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/compare/close_to.h"
 #include "tests/support/head/head_training.h"
 #include "tests/support/message.h"
 
@@ -43,12 +44,12 @@ TEST_CASE("a margin of an extension with ArcFace's map trains as ArcFace whereve
 TEST_CASE("the bounds of an extension's logits are those of its map, and include those of the other classes") {
   const MarginConfig own{.scale = 10, .extension = {.margin = &arcface_again, .settings = {0.4}}};
   CHECK(max_logit(own) == 10);
-  CHECK(min_logit(own) == doctest::Approx(-10).epsilon(1e-6));
+  CHECK(min_logit(own) == close_to(-10).epsilon(1e-6));
   const ExtensionMargin steep{.name = "steep", .help = "", .target = [](double c, const double*) {
                                 return TargetValue<double>{.phi = 3 * c, .slope = 3};
                               }};
-  CHECK(max_logit({.scale = 10, .extension = {.margin = &steep}}) == doctest::Approx(30).epsilon(1e-5));
-  CHECK(min_logit({.scale = 10, .extension = {.margin = &steep}}) == doctest::Approx(-30).epsilon(1e-5));
+  CHECK(max_logit({.scale = 10, .extension = {.margin = &steep}}) == close_to(30).epsilon(1e-5));
+  CHECK(min_logit({.scale = 10, .extension = {.margin = &steep}}) == close_to(-30).epsilon(1e-5));
 }
 
 TEST_CASE("an extension's margin needs a new name and at most four settings") {

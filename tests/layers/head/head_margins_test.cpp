@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/head/head_problem.h"
 #include "tests/support/message.h"
 
@@ -120,12 +121,11 @@ TEST_CASE("psi equals the polynomials that L-Softmax and SphereFace publish, con
     };
     const int half = theta < pi / 2 ? 0 : 1;
     const int quarter = static_cast<int>(4 * theta / pi);
-    CHECK(psi(1) == doctest::Approx(c).epsilon(1e-12));
-    CHECK(psi(2) == doctest::Approx((half == 0 ? 1 : -1) * (2 * c * c - 1) - 2 * half).epsilon(1e-9));
-    CHECK(
-        psi(4) ==
-        doctest::Approx((quarter % 2 == 0 ? 1 : -1) * (8 * c * c * c * c - 8 * c * c + 1) - 2 * quarter).epsilon(1e-9));
-    CHECK(margin_target(l_softmax(4), 3 * c, 3.0).phi == doctest::Approx(3 * psi(4)).epsilon(1e-12));
+    CHECK(psi(1) == close_to(c).epsilon(1e-12));
+    CHECK(psi(2) == close_to((half == 0 ? 1 : -1) * (2 * c * c - 1) - 2 * half).epsilon(1e-9));
+    CHECK(psi(4) ==
+          close_to((quarter % 2 == 0 ? 1 : -1) * (8 * c * c * c * c - 8 * c * c + 1) - 2 * quarter).epsilon(1e-9));
+    CHECK(margin_target(l_softmax(4), 3 * c, 3.0).phi == close_to(3 * psi(4)).epsilon(1e-12));
   }
 }
 
@@ -135,29 +135,29 @@ TEST_CASE("beyond pi a margin continues by its cosine, along a line, or not at a
   };
   const double within = std::cos(std::acos(0.2) + 0.5) - 0.1;
   for (const BeyondPi beyond : {BeyondPi::cosine, BeyondPi::linear, BeyondPi::easy, BeyondPi::psi})
-    CHECK(phi(beyond, 0.2) == doctest::Approx(within));
-  CHECK(phi(BeyondPi::cosine, -0.95) == doctest::Approx(std::cos(std::acos(-0.95) + 0.5) - 0.1));
-  CHECK(phi(BeyondPi::linear, -0.95) == doctest::Approx(-0.95 - 0.5 * std::sin(pi - 0.5) - 0.1));
-  CHECK(phi(BeyondPi::linear, -0.85) == doctest::Approx(std::cos(std::acos(-0.85) + 0.5) - 0.1));
+    CHECK(phi(beyond, 0.2) == close_to(within));
+  CHECK(phi(BeyondPi::cosine, -0.95) == close_to(std::cos(std::acos(-0.95) + 0.5) - 0.1));
+  CHECK(phi(BeyondPi::linear, -0.95) == close_to(-0.95 - 0.5 * std::sin(pi - 0.5) - 0.1));
+  CHECK(phi(BeyondPi::linear, -0.85) == close_to(std::cos(std::acos(-0.85) + 0.5) - 0.1));
   CHECK(phi(BeyondPi::easy, -0.2) == -0.2);
-  CHECK(phi(BeyondPi::psi, -0.95) == doctest::Approx(-std::cos(std::acos(-0.95) + 0.5) - 2 - 0.1));
+  CHECK(phi(BeyondPi::psi, -0.95) == close_to(-std::cos(std::acos(-0.95) + 0.5) - 2 - 0.1));
 }
 
 TEST_CASE("AdaFace's quality and CurricularFace's hard negatives are as published") {
   const Values norms{20, 4};  // mean and deviation
   const auto quality = [&](double norm) { return row_parameter(adaface(), norms.data(), 1 / norm); };
-  CHECK(quality(22) == doctest::Approx(0.333 * 2 / 4.001));
+  CHECK(quality(22) == close_to(0.333 * 2 / 4.001));
   CHECK(quality(60) == 1);
   CHECK(quality(0.5) == -1);
   const double k = quality(22);
-  CHECK(margin_target(adaface(), 0.3, k).phi == doctest::Approx(std::cos(std::acos(0.3) - 0.4 * k) - 0.4 * (1 + k)));
+  CHECK(margin_target(adaface(), 0.3, k).phi == close_to(std::cos(std::acos(0.3) - 0.4 * k) - 0.4 * (1 + k)));
   const double t = 0.3;
   const double threshold = row_parameter(curricularface(), &t, 0.6);
-  CHECK(threshold == doctest::Approx(0.6 * std::cos(0.5) - 0.8 * std::sin(0.5)));
+  CHECK(threshold == close_to(0.6 * std::cos(0.5) - 0.8 * std::sin(0.5)));
   const NegativeMap<double> map = negative_map(curricularface(), &t, threshold);
   CHECK(map.value(threshold - 0.01) == threshold - 0.01);
-  CHECK(map.value(0.5) == doctest::Approx(0.5 * (0.3 + 0.5)));
-  CHECK(map.slope(0.5) == doctest::Approx(0.3 + 2 * 0.5));
+  CHECK(map.value(0.5) == close_to(0.5 * (0.3 + 0.5)));
+  CHECK(map.slope(0.5) == close_to(0.3 + 2 * 0.5));
 }
 
 TEST_CASE("combined margins have the gradients of their losses, on both sides of each boundary") {
@@ -201,7 +201,7 @@ TEST_CASE("L-Softmax has the gradient of its loss by directions and lengths, in 
   const Answer with = solve(problem, 2);
   problem.config.margin = {.scale = 1};
   const Answer plain = solve(problem, 2);
-  CHECK(with.loss == doctest::Approx(plain.loss).epsilon(1e-12));
+  CHECK(with.loss == close_to(plain.loss).epsilon(1e-12));
   CHECK(difference(with.weight_gradient, plain.weight_gradient) < 1e-12);
 }
 
@@ -218,7 +218,7 @@ TEST_CASE("a filtered negative's logit is 0 and has no gradient, one below the f
   place(one, 0, 6, 0.5);
   const double loss = solve(one, 1).loss;
   place(one, 0, 6, 0.9);
-  CHECK(solve(one, 1).loss == doctest::Approx(loss).epsilon(1e-14));
+  CHECK(solve(one, 1).loss == close_to(loss).epsilon(1e-14));
   place(one, 0, 6, 0.25);
   CHECK(solve(one, 1).loss > loss + 1e-3);
 }
@@ -307,7 +307,7 @@ TEST_CASE("a class of several centres has the cosine of its nearest, and only th
     const Values row = test::part(one.weights, 6, {best, 1});
     nearest.weights.insert(nearest.weights.end(), row.begin(), row.end());
   }
-  CHECK(solve(one, 2).loss == doctest::Approx(solve(nearest, 1).loss).epsilon(1e-12));
+  CHECK(solve(one, 2).loss == close_to(solve(nearest, 1).loss).epsilon(1e-12));
 }
 
 TEST_CASE("a plain softmax with biases has the gradients of its loss, by the biases too") {
@@ -350,7 +350,7 @@ TEST_CASE("with loss_reduction reduce_scatter each rank gets its own samples' lo
       problem.config.loss_reduction = LossReduction::reduce_scatter;
       const Answer answer = solve(problem, ranks, 2);
       CHECK(difference(answer.losses, expected) < 1e-12);
-      CHECK(answer.loss == doctest::Approx(serial.loss).epsilon(1e-12));
+      CHECK(answer.loss == close_to(serial.loss).epsilon(1e-12));
       CHECK(difference(answer.weight_gradient, serial.weight_gradient) < 1e-12);
     }
 }

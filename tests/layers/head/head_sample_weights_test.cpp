@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/compare/close_to.h"
 #include "tests/support/head/head_problem.h"
 #include "tests/support/head/head_training.h"
 
@@ -57,16 +58,16 @@ TEST_CASE("a weighted loss is the sum of weights times losses over the number of
   for (const Way& way : every_way) {
     problem.config.logits = way.logits;
     problem.config.stash = way.stash;
-    CHECK(solve(problem, 1).loss == doctest::Approx(expected).epsilon(1e-13));
-    CHECK(solve(problem, 3, 2).loss == doctest::Approx(expected).epsilon(1e-13));
+    CHECK(solve(problem, 1).loss == close_to(expected).epsilon(1e-13));
+    CHECK(solve(problem, 3, 2).loss == close_to(expected).epsilon(1e-13));
   }
   problem.config.loss_reduction = LossReduction::reduce_scatter;
   const Answer own = solve(problem, 3);
-  CHECK(own.loss == doctest::Approx(expected).epsilon(1e-13));
+  CHECK(own.loss == close_to(expected).epsilon(1e-13));
   CHECK(own.losses[1] == 0);
   double sum = 0;
   for (const double loss : own.losses) sum += loss;
-  CHECK(sum / 5 == doctest::Approx(expected).epsilon(1e-13));
+  CHECK(sum / 5 == close_to(expected).epsilon(1e-13));
 }
 
 TEST_CASE("weighted gradients are the finite differences of the weighted loss") {
@@ -137,7 +138,7 @@ TEST_CASE("weighted samples go with sampled classes, replicated heads and copies
   const Answer one = solve(problem, 1);
   problem.config.parallel = HeadParallel::replicated;
   const Answer replicated = solve(problem, 3);
-  CHECK(replicated.loss == doctest::Approx(one.loss).epsilon(1e-12));
+  CHECK(replicated.loss == close_to(one.loss).epsilon(1e-12));
   CHECK(difference(replicated.embedding_gradient, one.embedding_gradient) < 1e-12);
 }
 

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/ranks.h"
 
@@ -106,7 +107,7 @@ TEST_CASE("each of several heads has the loss and gradients of its samples alone
       HeadOfSet unweighted = heads[set];
       unweighted.config.loss_weight = 1;
       const Step expected = alone(unweighted, set, static_cast<std::uint32_t>(set));
-      CHECK(output.loss_sums[set].item() == doctest::Approx(expected.loss).epsilon(1e-14));
+      CHECK(output.loss_sums[set].item() == close_to(expected.loss).epsilon(1e-14));
       const std::vector<double> gradient = rows_of_set(output.embedding_gradient.to_doubles(), set);
       REQUIRE(gradient.size() == expected.gradient.size());
       for (std::size_t i = 0; i < gradient.size(); ++i)
@@ -140,12 +141,12 @@ TEST_CASE("weights of samples multiply the losses of their own head, also if tho
     for (std::size_t set = 0; set < 2; ++set) {
       const auto stream = static_cast<std::uint32_t>(set);
       const Step expected = alone(heads[set], set, stream, set == 1 ? weights : std::vector<double>());
-      CHECK(output.loss_sums[set].item() == doctest::Approx(expected.loss).epsilon(1e-14));
+      CHECK(output.loss_sums[set].item() == close_to(expected.loss).epsilon(1e-14));
       CHECK(rows_of_set(output.embedding_gradient.to_doubles(), set) == expected.gradient);
       all[set].update(update);
       CHECK(all[set].table().weight.to_doubles() == expected.weights);
     }
-    CHECK(output.loss_sums[1].item() != doctest::Approx(alone(heads[1], 1, 1).loss).epsilon(1e-3));
+    CHECK(output.loss_sums[1].item() != close_to(alone(heads[1], 1, 1).loss).epsilon(1e-3));
   });
 }
 

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/compare/close_to.h"
+
 namespace heddle::test::link_model_test {
 namespace {
 
@@ -37,14 +39,14 @@ TEST_CASE("On one node every collective takes its textbook time") {
     const auto seconds = [&](Operation operation) { return collective_seconds(one_node(), operation, 240, ranks); };
     const double latency = (k - 1) * alpha;
     const double part = (k - 1) * n / k * beta;
-    CHECK(seconds(Operation::all_reduce) == doctest::Approx(2 * latency + 2 * part));
-    CHECK(seconds(Operation::reduce) == doctest::Approx(2 * latency + 2 * part));
+    CHECK(seconds(Operation::all_reduce) == close_to(2 * latency + 2 * part));
+    CHECK(seconds(Operation::reduce) == close_to(2 * latency + 2 * part));
     for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter, Operation::all_to_all,
                                       Operation::gather, Operation::scatter})
-      CHECK_MESSAGE(seconds(operation) == doctest::Approx(latency + part), name_of(operation));
-    CHECK(seconds(Operation::broadcast) == doctest::Approx(latency + (k - 1) * n * beta));
-    CHECK(seconds(Operation::barrier) == doctest::Approx(latency));
-    CHECK(seconds(Operation::split) == doctest::Approx(latency));
+      CHECK_MESSAGE(seconds(operation) == close_to(latency + part), name_of(operation));
+    CHECK(seconds(Operation::broadcast) == close_to(latency + (k - 1) * n * beta));
+    CHECK(seconds(Operation::barrier) == close_to(latency));
+    CHECK(seconds(Operation::split) == close_to(latency));
   }
 }
 
@@ -62,7 +64,7 @@ TEST_CASE("Between nodes the busiest rank's messages count") {
   CHECK(collective_seconds(links, Operation::all_gather, 64, first_ranks(8)) == 3 * 1.25 + 4 * 10);
   CHECK(collective_seconds(links, Operation::all_reduce, 64, first_ranks(8)) == 2 * (3 * 1.25 + 4 * 10));
   // Ranks 0 to 3 and 4: the last one is alone on its node and has four far partners; shares of 5 bytes.
-  CHECK(collective_seconds(links, Operation::all_to_all, 25, first_ranks(5)) == doctest::Approx(4 * (2 + 5)));
+  CHECK(collective_seconds(links, Operation::all_to_all, 25, first_ranks(5)) == close_to(4 * (2 + 5)));
   // All on the second node.
   CHECK(collective_seconds(links, Operation::all_gather, 64, std::array{4, 5, 6, 7}) == 3 * (0.25 + 2));
   // One rank of each of four nodes.

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/linear_algebra.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/transports.h"
 
 namespace heddle::test::rank_clock_test {
@@ -256,8 +257,8 @@ TEST_CASE("Jitter follows from the seed, differs between ranks and stretches, an
   CHECK(once[0] != once[1]);
   for (const auto& rank : once)
     for (std::size_t i = 0; i < rank.size(); ++i) {
-      CHECK(rank[i] >= doctest::Approx(0.75));
-      CHECK(rank[i] <= doctest::Approx(1.25));
+      CHECK(rank[i] >= close_to(0.75));
+      CHECK(rank[i] <= close_to(1.25));
       if (i > 0) CHECK(rank[i] != rank[i - 1]);
     }
 }

@@ -10,6 +10,7 @@
 #include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/simulation.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/schedule_shapes.h"
 
 namespace heddle::test {
@@ -57,7 +58,7 @@ void check_bubble(std::string_view name, int min_rounds, double (*formula)(int p
     if (multiples_only && shape.micro_batches % shape.ranks != 0) return;
     for (const Costs& costs : cost_cases) {
       const double expected = formula(shape.ranks, shape.micro_batches, costs) / shape.chunks;
-      CHECK(bubble(simulate(schedule, costs_of(costs, shape.chunks))) == doctest::Approx(expected));
+      CHECK(bubble(simulate(schedule, costs_of(costs, shape.chunks))) == close_to(expected));
     }
   });
 }
@@ -68,7 +69,7 @@ void check_alive(std::string_view name, double (*formula)(const ScheduleShape& s
     const Simulation simulation = simulate(schedule, costs_of({1, 1, 1}, shape.chunks));
     for (int rank = 0; rank < shape.ranks; ++rank) {
       CAPTURE(rank);
-      CHECK(simulation.peak_activations[static_cast<std::size_t>(rank)] == doctest::Approx(formula(shape, rank)));
+      CHECK(simulation.peak_activations[static_cast<std::size_t>(rank)] == close_to(formula(shape, rank)));
     }
   });
 }
@@ -104,15 +105,15 @@ TEST_CASE("formulas: zb_h2 leaves (p-1)(F+I-2W) within a rank's span, zb_v nothi
   test::for_each_shape("zb_h2", [&](const ScheduleShape& shape, const Schedule& schedule) {
     for (const Costs& c : cost_cases) {
       CHECK(max_idle_in_span(simulate(schedule, costs_of(c, 1))) ==
-            doctest::Approx((shape.ranks - 1) * (c.f + c.i - 2 * c.w)).epsilon(1e-9));
+            close_to((shape.ranks - 1) * (c.f + c.i - 2 * c.w)).epsilon(1e-9));
     }
   });
   test::for_each_shape("zb_v", [&](const ScheduleShape& shape, const Schedule& schedule) {
     if (shape.micro_batches < 2 * shape.ranks - 1) return;
     const Simulation simulation = simulate(schedule, costs_of({2, 2, 2}, 2));
     CHECK(max_idle_in_span(simulation) == 0);
-    CHECK(simulation.timeline.span_bubble() == doctest::Approx(0));
-    CHECK(bubble(simulation) == doctest::Approx(shape.ranks - 1));
+    CHECK(simulation.timeline.span_bubble() == close_to(0));
+    CHECK(bubble(simulation) == close_to(shape.ranks - 1));
   });
 }
 
@@ -135,7 +136,7 @@ TEST_CASE("formulas: the bubbles of dualpipe_v and dualpipe are (F&B+B-3W) times
         SimulationCosts costs = costs_of(of_rank, chunks);
         costs.overlap = overlap;
         const double pair = 2 + (1 - overlap) * 1;
-        CHECK(bubble(simulate(schedule, costs)) == doctest::Approx(pairs(shape.ranks) * (pair + 2 - 3)));
+        CHECK(bubble(simulate(schedule, costs)) == close_to(pairs(shape.ranks) * (pair + 2 - 3)));
       }
     });
   };
@@ -153,7 +154,7 @@ TEST_CASE("formulas: chimera's bubble is (p-2)(B + (m/p-1)(B-F)) if B >= F") {
         const Schedule schedule = make_schedule("chimera", {p, units * p, 1});
         const double backward = c.i + c.w;
         CHECK(bubble(simulate(schedule, costs_of(c, 1))) ==
-              doctest::Approx((p - 2) * (backward + (units - 1) * (backward - c.f))));
+              close_to((p - 2) * (backward + (units - 1) * (backward - c.f))));
       }
 }
 
@@ -162,7 +163,7 @@ TEST_CASE("formulas: chimera's idle share is (p-2)/(2m+p-2) where B = F") {
     const auto [p, m, v] = shape;
     if (m % p == 0)
       CHECK(simulate(schedule, costs_of({2, 1, 1}, 1)).timeline.idle_fraction() ==
-            doctest::Approx((p - 2.0) / (2 * m + p - 2)));
+            close_to((p - 2.0) / (2 * m + p - 2)));
   });
 }
 
@@ -174,7 +175,7 @@ TEST_CASE("formulas: hanayo's bubble is 2(p-1)F/w where B = 2F and m = p, and sm
       const int waves = shape.chunks / 2;
       // Where waves cross, some actions wait for half of another one.
       const int waits = waves == 1 ? 0 : (shape.ranks - 1) / 3;
-      CHECK(found == doctest::Approx(2.0 * (shape.ranks - 1) * 2 / waves + 2.0 * waits / shape.chunks));
+      CHECK(found == close_to(2.0 * (shape.ranks - 1) * 2 / waves + 2.0 * waits / shape.chunks));
     }
     if (shape.micro_batches <= shape.ranks) {
       const Schedule all_forward = make_schedule("gpipe", {shape.ranks, shape.micro_batches});

@@ -9,6 +9,7 @@
 #include "framework/error.h"
 #include "parallel/pipeline/passes/passes.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/compare/close_to.h"
 
 namespace heddle::test {
 
@@ -61,9 +62,9 @@ TEST_CASE("an action begins when the one before it has ended and its input is th
   CHECK(times(simulation, 1) == "1F0 2-4  1I0 4-7  1F1 7-9  1W0 9-13  1B1 13-20");
   CHECK(simulation.makespan == 27);
   CHECK(simulation.timeline.makespan() == 27);
-  CHECK(simulation.timeline.idle_fraction() == doctest::Approx(1 - 36.0 / 54));
+  CHECK(simulation.timeline.idle_fraction() == close_to(1 - 36.0 / 54));
   // The busiest rank is busy for 18; rank 0's span is the longest.
-  CHECK(simulation.timeline.span_bubble() == doctest::Approx(1 - 18.0 / 27));
+  CHECK(simulation.timeline.span_bubble() == close_to(1 - 18.0 / 27));
 }
 
 TEST_CASE("a message takes its time, queues on its link, and a link is one direction of a pair of ranks") {
@@ -158,7 +159,7 @@ TEST_CASE("overlapped actions begin and end together, without overlap they follo
   const Simulation half = simulate(sound, given);
   CHECK(times(half, 0) == "0F0 0-1  0F1 4-6.5  0B0 4-6.5  0B1 9.5-11.5");
   // Two actions at a time are one rank's time.
-  CHECK(half.timeline.idle_fraction() == doctest::Approx(1 - (1 + 2.5 + 2 + 6) / (2 * 11.5)));
+  CHECK(half.timeline.idle_fraction() == close_to(1 - (1 + 2.5 + 2 + 6) / (2 * 11.5)));
 }
 
 TEST_CASE("the optimizer follows a rank's last action, or the last of all ranks behind a barrier") {
@@ -243,7 +244,7 @@ TEST_CASE("zb_h2 idles for (p-1)(F+I+2c-2W) in the longest of its ranks' spans")
       for (const double transfer : m == 2 * p - 1 ? std::vector<double>{0, 1, 3} : std::vector<double>{0}) {
         const double bubble = simulate(schedule, costs(rank, {.latency = transfer})).timeline.span_bubble();
         const double idle = (p - 1) * (10 + 12 + 2 * transfer - 14);
-        CHECK(bubble == doctest::Approx(idle / (m * 29 + idle)).epsilon(1e-12));
+        CHECK(bubble == close_to(idle / (m * 29 + idle)).epsilon(1e-12));
       }
     }
 }

@@ -8,6 +8,7 @@
 #include "framework/ops/reduction.h"
 #include "framework/ops/shape.h"
 #include "parallel/placement/flat_shard.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/message.h"
 #include "tests/support/transports.h"
 
@@ -108,7 +109,7 @@ TEST_CASE("A gathered weight may be used twice, within one use and in two, and b
     const Tensor expected = flat_shard(whole, rank.world);
     // Two uses are two sums over the ranks here, one there.
     for (std::size_t i = 0; i < once.size(); ++i)
-      CHECK(once[i] == doctest::Approx(expected.to_host<float>()[i]).epsilon(1e-5));
+      CHECK(once[i] == close_to(expected.to_host<float>()[i]).epsilon(1e-5));
     weight.shard_gradient->clear();
     backward({{second, seed}});
     CHECK(weight.shard_gradient->gradient().to_host<float>() == once);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/message.h"
 #include "tests/support/transports.h"
@@ -308,16 +309,16 @@ TEST_CASE("a redistribution takes the time of its slowest groups, step by step")
   const Mesh mesh(2, 1, 2);
   // Along tp within a node, along dp between two: gathering [8,2] of f32 (64 bytes), half of which each rank has.
   const RedistributionSeconds within = redistribution_seconds(links, {8, 2}, DType::f32, {R, R, S(0)}, {}, mesh);
-  CHECK(within.forward == doctest::Approx(1e-6 + 32e-9).epsilon(1e-12));
+  CHECK(within.forward == close_to(1e-6 + 32e-9).epsilon(1e-12));
   CHECK(within.backward == 0);
   const RedistributionSeconds between =
       redistribution_seconds(links, {8, 2}, DType::f32, {S(0), R, R}, {RP, R, R}, mesh);
-  CHECK(between.forward == doctest::Approx(1e-5 + 32e-8).epsilon(1e-12));
-  CHECK(between.backward == doctest::Approx(1e-5 + 32e-8).epsilon(1e-12));
+  CHECK(between.forward == close_to(1e-5 + 32e-8).epsilon(1e-12));
+  CHECK(between.backward == close_to(1e-5 + 32e-8).epsilon(1e-12));
   // [8,2] to columns: a rank keeps half of its 32 bytes.
   const RedistributionSeconds turned =
       redistribution_seconds(links, {8, 2}, DType::f32, {R, R, S(0)}, {R, R, S(1)}, mesh);
-  CHECK(turned.forward == doctest::Approx(1e-6 + 16e-9).epsilon(1e-12));
+  CHECK(turned.forward == close_to(1e-6 + 16e-9).epsilon(1e-12));
 }
 
 }  // namespace heddle::test

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "layers/head/head.h"
-#include "tests/support/difference.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/ranks.h"
 
 namespace heddle::test::deferred {

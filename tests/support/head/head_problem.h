@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "layers/head/head.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 #include "tests/support/head/head_samples.h"
 
 namespace heddle::test {

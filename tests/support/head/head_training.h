@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "layers/head/head.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 
 namespace heddle::test {
 

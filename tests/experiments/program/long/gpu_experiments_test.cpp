@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/program/program.h"
 #include "tests/support/program/shipped.h"
@@ -93,7 +94,7 @@ TEST_CASE("shipped experiments have the same losses on a GPU as on the CPU, and 
       for (std::size_t step = 0; step < expected[v]["loss_per_step"].size(); ++step) {
         if (expected[v]["loss_per_step"][step].is_null()) continue;
         CHECK(variants[v]["loss_per_step"][step].get<double>() ==
-              doctest::Approx(expected[v]["loss_per_step"][step].get<double>()).epsilon(tolerance));
+              close_to(expected[v]["loss_per_step"][step].get<double>()).epsilon(tolerance));
       }
       const Json& counted = planned.summary["variants"][v];
       tell_memory(counted, variants[v], name);

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/compare/close_to.h"
 #include "tests/support/program/program.h"
 #include "tests/support/program/shipped.h"
 #include "tests/support/scratch.h"
@@ -197,7 +198,7 @@ TEST_CASE("the first loss of a head is what random weights must give") {
   const double margin = experiment["head"]["margin"]["m2"];
   constexpr double dimension = 512;
   const double expected = std::log(classes) + scale * scale / (2 * dimension) + scale * std::sin(margin);
-  CHECK(ran.summary["variants"][0]["loss"]["first"].get<double>() == doctest::Approx(expected).epsilon(0.01));
+  CHECK(ran.summary["variants"][0]["loss"]["first"].get<double>() == close_to(expected).epsilon(0.01));
 }
 
 TEST_CASE("layers placed in other ways train as their serial reference at every step") {
@@ -212,7 +213,7 @@ TEST_CASE("layers placed in other ways train as their serial reference at every 
     for (std::size_t v = 1; v < variants.size(); ++v)
       for (std::size_t step = 0; step < variants[0]["loss_per_step"].size(); ++step)
         CHECK(variants[v]["loss_per_step"][step].get<double>() ==
-              doctest::Approx(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
+              close_to(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
   }
 }
 
@@ -224,7 +225,7 @@ TEST_CASE("features are cheaper to move than weights until the batch is as large
   for (const Json& variant : planned.summary["variants"])
     sent[variant["name"].get<std::string>()] = variant["sent_in_step"]["counted"].get<double>();
   CHECK(sent.at("4096 x 1024 tensor") < sent.at("4096 x 1024 data"));
-  CHECK(sent.at("4096 x 4096 tensor") == doctest::Approx(sent.at("4096 x 4096 data")).epsilon(1e-3));
+  CHECK(sent.at("4096 x 4096 tensor") == close_to(sent.at("4096 x 4096 data")).epsilon(1e-3));
   CHECK(sent.at("4096 x 16384 tensor") > sent.at("4096 x 16384 data"));
   for (const char* batch : {"1024", "4096", "16384"}) {
     CHECK(sent.at(fmt::format("256 x {} tensor", batch)) > sent.at(fmt::format("256 x {} data", batch)));
@@ -242,7 +243,7 @@ TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only with 
   for (std::size_t v = 1; v < 3; ++v)
     for (std::size_t step = 0; step < variants[0]["loss_per_step"].size(); ++step)
       CHECK(variants[v]["loss_per_step"][step].get<double>() ==
-            doctest::Approx(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
+            close_to(variants[0]["loss_per_step"][step].get<double>()).epsilon(2e-5));
   const auto peak = [&](std::size_t variant, std::size_t rank) {
     return variants[variant]["ranks"][rank]["peak_bytes"]["total"].get<double>();
   };

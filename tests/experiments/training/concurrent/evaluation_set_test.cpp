@@ -8,6 +8,7 @@
 #include "experiments/training/run.h"
 #include "framework/files/atomic_file.h"
 #include "framework/scalars/random.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
@@ -122,7 +123,7 @@ TEST_CASE("a folder with a list and a .bin of the same images give the same resu
   experiment.mesh.dp = 2;
   const VariantResult two = run_variant(experiment, "base");
   REQUIRE(two.evaluation);
-  CHECK(two.evaluation->sets[0].verified->roc.area == doctest::Approx(first.roc.area).epsilon(1e-3));
+  CHECK(two.evaluation->sets[0].verified->roc.area == close_to(first.roc.area).epsilon(1e-3));
 }
 
 TEST_CASE("templates of one image give the results of their images, and probes that are in the gallery are found") {
@@ -157,7 +158,7 @@ TEST_CASE("templates of one image give the results of their images, and probes t
   const std::vector<EvaluatedSet>& sets = result.evaluation->sets;
   REQUIRE(sets.size() == 3);
   CHECK(sets[1].verified->verification.pairs == 40);
-  CHECK(sets[1].verified->roc.area == doctest::Approx(sets[0].verified->roc.area).epsilon(0.01));
+  CHECK(sets[1].verified->roc.area == close_to(sets[0].verified->roc.area).epsilon(0.01));
   const Identification& found = sets[2].identified.value();
   CHECK(found.gallery == 40);
   CHECK(found.distractors == 20);

@@ -7,6 +7,7 @@
 
 #include "experiments/training/evaluation/protocol/identification.h"
 #include "experiments/training/evaluation/protocol/verification.h"
+#include "tests/support/compare/close_to.h"
 
 namespace heddle::test::evaluation_test {
 
@@ -40,7 +41,7 @@ TEST_CASE("rank-1 resolves ties to the first row, and embeddings without directi
   const Floats gallery = {1, 0, 1, 0, 0, 0};
   const Labels gallery_labels = {1, 2, 3};
   const Floats test = {1, 0, 0, 0, std::numeric_limits<float>::quiet_NaN(), 1};
-  CHECK(rank1({gallery, gallery_labels}, {test, Labels{1, 3, 1}}) == doctest::Approx(1.0 / 3));
+  CHECK(rank1({gallery, gallery_labels}, {test, Labels{1, 3, 1}}) == close_to(1.0 / 3));
   CHECK(rank1({gallery, gallery_labels}, {test, Labels{2, 3, 1}}) == 0);
   const Floats wide(9, 1.0F);
   CHECK_THROWS_WITH(rank1({gallery, gallery_labels}, {wide, Labels{1, 2, 3}}),
@@ -84,7 +85,7 @@ TEST_CASE("verification of embeddings that classify every pair correctly") {
   CHECK(result->folds == 10);
   CHECK(result->accuracy == 1);
   CHECK(result->deviation == 0);
-  CHECK(result->threshold == doctest::Approx(0.01));
+  CHECK(result->threshold == close_to(0.01));
   CHECK(result->tar_at_far.empty());  // 400 impostor pairs are too few for a rate of one in a thousand
 }
 
@@ -97,7 +98,7 @@ TEST_CASE("verification by hand: fold accuracies, their population deviation, th
   CHECK(right->pairs == 4);
   CHECK(right->folds == 2);
   CHECK(right->accuracy == 1);
-  CHECK(right->threshold == doctest::Approx(1.0).epsilon(0.011));
+  CHECK(right->threshold == close_to(1.0).epsilon(0.011));
 
   // Genuine pairs are at 180 degrees (4), impostors at 90 (2). Thresholds up to 2 refuse every pair, higher ones accept
   // the impostors. The best is 0, which refuses all: both folds are half right.
@@ -112,7 +113,7 @@ TEST_CASE("verification by hand: fold accuracies, their population deviation, th
   const auto mixed = verify_drawn({at_degrees({0, 0, 90, 270}), labels}, {}, {1});
   REQUIRE(mixed.has_value());
   CHECK(mixed->accuracy == 0.5);
-  CHECK(mixed->threshold == doctest::Approx(0.005));
+  CHECK(mixed->threshold == close_to(0.005));
 }
 
 TEST_CASE("the deviation of fold accuracies is that of the population") {
@@ -124,8 +125,8 @@ TEST_CASE("the deviation of fold accuracies is that of the population") {
   CHECK(result->pairs == 6);
   // A fold is one genuine and one impostor pair. The folds of people 0 and 1 get a small threshold and are right; that
   // of person 2 gets it too, misses its genuine pair, and is half right: mean 5/6, deviation sqrt(2)/6.
-  CHECK(result->accuracy == doctest::Approx(5.0 / 6));
-  CHECK(result->deviation == doctest::Approx(std::sqrt(2.0) / 6));
+  CHECK(result->accuracy == close_to(5.0 / 6));
+  CHECK(result->deviation == close_to(std::sqrt(2.0) / 6));
 }
 
 TEST_CASE("too few pairs give no verification") {

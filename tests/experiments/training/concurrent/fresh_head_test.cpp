@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/experiments/training/concurrent/checkpoint_ways.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/scratch.h"
 
 namespace heddle::test::fresh_head_test {
@@ -49,7 +50,7 @@ TEST_CASE("adamw counts a fresh head's steps from its own first one, also when t
     // The first step of Adam has the length of the learning rate in every element.
     double longest = 0;
     for (std::size_t i = 0; i < drawn.size(); ++i) longest = std::max(longest, std::abs(stepped[i] - drawn[i]));
-    CHECK(longest == doctest::Approx(experiment.train.optimizer.learning_rate).epsilon(1e-4));
+    CHECK(longest == close_to(experiment.train.optimizer.learning_rate).epsilon(1e-4));
 
     const std::vector<double> whole = fresh(4);
     Course saving_fresh = resuming(folder, 2, 3, nullptr, SavedHead::fresh);

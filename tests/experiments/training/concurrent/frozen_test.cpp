@@ -3,6 +3,7 @@
 
 #include "framework/description/wildcard.h"
 #include "tests/experiments/training/concurrent/checkpoint_ways.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
@@ -76,7 +77,7 @@ TEST_CASE("a factor multiplies the learning rate of what it matches, on every la
           CAPTURE(name);
           const double start = begun.weights.at(name)[i];
           CHECK(with.weights.at(name)[i] - start ==
-                doctest::Approx(factor * (without.weights.at(name)[i] - start)).epsilon(1e-6));
+                close_to(factor * (without.weights.at(name)[i] - start)).epsilon(1e-6));
         }
     }
 }

@@ -4,7 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "experiments/training/run.h"
-#include "tests/support/difference.h"
+#include "tests/support/compare/close_to.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/layouts.h"
 
 namespace heddle::test {
@@ -45,7 +46,7 @@ TEST_CASE("a replicated head trains as one rank that has all classes and samples
               experiment.head.parallel = HeadParallel::replicated;
               test::Outcome outcome = test::train(experiment, model, layout, 3);
               for (std::size_t i = 0; i < reference.losses.size(); ++i)
-                CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(tolerance));
+                CHECK(outcome.losses[i] == close_to(reference.losses[i]).epsilon(tolerance));
               CHECK(outcome.gradients.erase("head.weight") == 1);  // the reference has no such tensor
               CHECK(test::max_difference(outcome.gradients, reference.gradients).error <= tolerance);
               CHECK(test::max_difference(outcome.weights, reference.weights).error <= tolerance);
@@ -86,7 +87,7 @@ TEST_CASE("a replicated head with biases trains as one rank that has all classes
         experiment.head.parallel = HeadParallel::replicated;
         const test::Outcome outcome = test::train(experiment, model, layout, 3);
         for (std::size_t i = 0; i < reference.losses.size(); ++i)
-          CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(1e-12));
+          CHECK(outcome.losses[i] == close_to(reference.losses[i]).epsilon(1e-12));
         CHECK(test::max_difference(outcome.weights, reference.weights).error <= 1e-11);
       }
 }
@@ -112,7 +113,7 @@ TEST_CASE("a replicated head with 16-bit state trains as a sharded one with the 
           const test::Outcome outcome = test::train(experiment, model, layout, 3);
           const double epsilon = weights == WeightState::bf16 ? 0x1p-8 : 0x1p-11;
           for (std::size_t i = 0; i < reference.losses.size(); ++i)
-            CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(epsilon));
+            CHECK(outcome.losses[i] == close_to(reference.losses[i]).epsilon(epsilon));
           // A few elements are rounded to their other neighbour.
           CHECK(test::difference(outcome.weights.at("head.weight"), reference.weights.at("head.weight")) < 2 * epsilon);
           CHECK(test::use_of_step(experiment, model, layout, "plan") == test::use_of_step(experiment, model, layout));
@@ -132,7 +133,7 @@ TEST_CASE("unit rows are drawn alike on all layouts, replicated or sharded, and 
     for (std::size_t row = 0; row < 11; ++row) {
       double square = 0;
       for (std::size_t i = 0; i < 6; ++i) square += serial[6 * row + i] * serial[6 * row + i];
-      CHECK(square == doctest::Approx(1).epsilon(1e-6));
+      CHECK(square == close_to(1).epsilon(1e-6));
     }
     for (const Layout& layout : {Layout{Mesh(3)}, Layout{Mesh(1, 1, 2)}, Layout{Mesh(2, 2)}, Layout{Mesh(4)}}) {
       CAPTURE(to_string(layout.mesh));

@@ -9,6 +9,7 @@
 #include "experiments/training/experiment_checks.h"
 #include "experiments/training/run.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/message.h"
 #include "tests/support/random_model.h"
 
@@ -160,7 +161,7 @@ TEST_CASE("a head in parts with a loss in every second step") {
   CHECK(losses(HeadWork::two_exchanges) == at_once);
   for (std::size_t i = 0; i < at_once.size(); ++i) {
     REQUIRE(in_one[i].has_value() == at_once[i].has_value());
-    if (at_once[i]) CHECK(*in_one[i] == doctest::Approx(*at_once[i]).epsilon(2e-5));
+    if (at_once[i]) CHECK(*in_one[i] == close_to(*at_once[i]).epsilon(2e-5));
   }
   CHECK_FALSE(at_once[1].has_value());
   CHECK(at_once[2].has_value());

@@ -6,6 +6,7 @@
 
 #include "experiments/training/run.h"
 #include "tests/experiments/training/concurrent/checkpoint_ways.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
@@ -99,7 +100,7 @@ TEST_CASE("micro-batches of one sample, in which a head sees none, give the same
     const test::Outcome cut = test::train(experiment, mlp(), layout, 2);
     CHECK(test::max_difference(cut.gradients, whole.gradients).error <= 1e-12);
     CHECK(test::max_difference(cut.weights, whole.weights).error <= 1e-12);
-    for (std::size_t i = 0; i < 2; ++i) CHECK(cut.losses[i] == doctest::Approx(whole.losses[i]).epsilon(1e-12));
+    for (std::size_t i = 0; i < 2; ++i) CHECK(cut.losses[i] == close_to(whole.losses[i]).epsilon(1e-12));
   }
 }
 
@@ -189,7 +190,7 @@ TEST_CASE("the gradient is the weighted sum of those of trainings on each data s
     const RandomKey key = key_of_set({seed}, set);
     const FirstStep single = first_step(alone, *make_dataset(alone.data, key), key.seed);
     const double weight = experiment.head_of(set).loss_weight;
-    CHECK(together.losses[set] == doctest::Approx(single.loss).epsilon(1e-13));
+    CHECK(together.losses[set] == close_to(single.loss).epsilon(1e-13));
     loss += weight * single.loss;
     for (const auto& [name, gradient] : single.gradients) {
       std::vector<double>& total =
@@ -198,7 +199,7 @@ TEST_CASE("the gradient is the weighted sum of those of trainings on each data s
       for (std::size_t i = 0; i < gradient.size(); ++i) total[i] += weight * gradient[i];
     }
   }
-  CHECK(together.loss == doctest::Approx(loss).epsilon(1e-13));
+  CHECK(together.loss == close_to(loss).epsilon(1e-13));
   CHECK(test::max_difference(together.gradients, sum).error <= 1e-12);
 }
 

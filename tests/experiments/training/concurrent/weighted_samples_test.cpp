@@ -4,8 +4,9 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include "tests/support/compare/close_to.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 #include "tests/support/images/image_files.h"
 #include "tests/support/layouts.h"
 
@@ -104,7 +105,7 @@ TEST_CASE("weighted samples of one of two data sets train on any mesh as in the 
   experiment.data.image_list.weight_column.clear();
   experiment.data.image_list.class_weights.clear();
   const Outcome unweighted = train(experiment, model, {}, 1);
-  CHECK(weighted.losses[0] != doctest::Approx(unweighted.losses[0]).epsilon(1e-3));
+  CHECK(weighted.losses[0] != close_to(unweighted.losses[0]).epsilon(1e-3));
 }
 
 TEST_CASE("weighted samples train a replicated head, and one with a stash, as in the serial run") {
@@ -121,7 +122,7 @@ TEST_CASE("weighted samples train a replicated head, and one with a stash, as in
     for (const Experiment& changed : {replicated, stashed}) {
       const Outcome outcome = train(changed, model, layout, 3);
       for (std::size_t i = 0; i < reference.losses.size(); ++i)
-        CHECK(outcome.losses[i] == doctest::Approx(reference.losses[i]).epsilon(1e-12));
+        CHECK(outcome.losses[i] == close_to(reference.losses[i]).epsilon(1e-12));
       CHECK(max_difference(outcome.weights, reference.weights).error <= 1e-12);
     }
   }
@@ -145,7 +146,7 @@ TEST_CASE("the loss of a step is the weighted sum of its images' losses over the
     const double class_weight = std::array{0.25, 3.0, 0.0, 1.5, 1.0, 1.0}[static_cast<std::size_t>(person)];
     sum += class_weight * own;
   }
-  CHECK(weighted.losses[0] == doctest::Approx(sum).epsilon(1e-12));
+  CHECK(weighted.losses[0] == close_to(sum).epsilon(1e-12));
   CHECK(weighted.losses[0] > 0);
 }
 

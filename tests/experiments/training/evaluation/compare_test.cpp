@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/scalars/random.h"
+#include "tests/support/compare/close_to.h"
 
 namespace heddle::test::compare_test {
 
@@ -80,8 +81,8 @@ TEST_CASE("a row is at the distance 0 from itself, and opposite rows are at the 
     const std::vector<ComparedPair> compared =
         compare(unit, std::vector<Pair>{{0, 0, true}, {0, 1, false}, {0, 2, false}}, way);
     CHECK(compared[0].distance == 0);
-    CHECK(compared[1].distance == doctest::Approx(4).epsilon(1e-7));
-    CHECK(compared[2].distance == doctest::Approx(2 - 2 * 0.6).epsilon(1e-7));
+    CHECK(compared[1].distance == close_to(4).epsilon(1e-7));
+    CHECK(compared[2].distance == close_to(2 - 2 * 0.6).epsilon(1e-7));
   }
 }
 

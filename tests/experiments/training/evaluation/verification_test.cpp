@@ -8,6 +8,7 @@
 
 #include "framework/error.h"
 #include "framework/scalars/random.h"
+#include "tests/support/compare/close_to.h"
 
 namespace heddle::test {
 
@@ -74,9 +75,9 @@ TEST_CASE("verification equals the protocol without shortcuts, also with uneven 
     const PlainProtocol plain = plain_protocol(pairs, 10);
     CAPTURE(count);
     CHECK(result.folds == 10);
-    CHECK(result.accuracy == doctest::Approx(plain.accuracy).epsilon(1e-14));
-    CHECK(result.deviation == doctest::Approx(plain.deviation).epsilon(1e-12));
-    CHECK(result.threshold == doctest::Approx(plain.threshold).epsilon(1e-14));
+    CHECK(result.accuracy == close_to(plain.accuracy).epsilon(1e-14));
+    CHECK(result.deviation == close_to(plain.deviation).epsilon(1e-12));
+    CHECK(result.threshold == close_to(plain.threshold).epsilon(1e-14));
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include "framework/ops/convolution.h"
 #include "framework/ops/linear_algebra.h"
-#include "tests/support/agreement.h"
+#include "tests/support/compare/agreement.h"
 
 namespace heddle::test {
 

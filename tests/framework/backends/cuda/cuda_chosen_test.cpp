@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/ops/convolution.h"
-#include "tests/support/agreement.h"
+#include "tests/support/compare/agreement.h"
 
 namespace heddle::test {
 namespace {

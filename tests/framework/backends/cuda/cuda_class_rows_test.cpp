@@ -7,8 +7,9 @@
 
 #include "framework/kernels/class_rows.h"
 #include "framework/scalars/sgd_map.h"
+#include "tests/support/compare/close_to.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 
 namespace heddle::test::cuda_class_rows_test {
 
@@ -280,7 +281,7 @@ TEST_CASE("class row kernels: squares of gradients are the cpu's, and tiles chan
           return result.item();
         };
         const double whole = add(device, {s.rows});
-        CHECK(whole == doctest::Approx(add(reference, {s.rows})).epsilon(dtype == DType::f64 ? 1e-13 : 1e-5));
+        CHECK(whole == close_to(add(reference, {s.rows})).epsilon(dtype == DType::f64 ? 1e-13 : 1e-5));
         CHECK(whole == add(device, {1, s.rows / 2, s.rows}));
       }
 }

@@ -8,9 +8,10 @@
 
 #include "framework/ops/convolution.h"
 #include "framework/ops/linear_algebra.h"
-#include "tests/support/agreement.h"
+#include "tests/support/compare/agreement.h"
+#include "tests/support/compare/close_to.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 
 namespace heddle::test::cuda_convolution_test {
 
@@ -133,8 +134,8 @@ TEST_CASE("Moments of many rows keep a deviation that is small beside the mean")
     double squares = 0;
     for (std::size_t i = c; i < values.size(); i += 8) mean += values[i] / rows;
     for (std::size_t i = c; i < values.size(); i += 8) squares += (values[i] - mean) * (values[i] - mean);
-    CHECK(got[c] == doctest::Approx(mean).epsilon(1e-7));
-    CHECK(got[8 + c] == doctest::Approx(squares).epsilon(1e-6));
+    CHECK(got[c] == close_to(mean).epsilon(1e-7));
+    CHECK(got[8 + c] == close_to(squares).epsilon(1e-6));
   }
 }
 

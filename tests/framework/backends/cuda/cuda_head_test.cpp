@@ -7,8 +7,8 @@
 
 #include "framework/kernels/head.h"
 #include "framework/ops/elementwise.h"
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 
 namespace heddle::test::cuda_head_test {
 

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/agreement.h"
+#include "tests/support/compare/agreement.h"
 
 namespace heddle::test::cuda_rows_test {
 

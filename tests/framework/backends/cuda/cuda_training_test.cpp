@@ -1,7 +1,7 @@
 // Kernels of a training step, as the cpu computes them: in every type and size, however their memory is aligned.
 #include <doctest/doctest.h>
 
-#include "tests/support/agreement.h"
+#include "tests/support/compare/agreement.h"
 
 namespace heddle::test {
 

@@ -6,6 +6,7 @@
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "parallel/pipeline/schedules.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/devices.h"
 #include "tests/support/layouts.h"
 #include "tests/support/message.h"
@@ -32,7 +33,7 @@ void check_same_weights(const Experiment& experiment, const ModelPointer& model,
   CHECK(first.weights == second.weights);
   REQUIRE(first.losses.size() == second.losses.size());
   for (std::size_t i = 0; i < first.losses.size(); ++i)
-    CHECK(first.losses[i] == doctest::Approx(second.losses[i]).epsilon(tolerance_of(experiment).losses));
+    CHECK(first.losses[i] == close_to(second.losses[i]).epsilon(tolerance_of(experiment).losses));
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/compare/difference.h"
 #include "tests/support/devices.h"
-#include "tests/support/difference.h"
 
 namespace heddle::test {
 
