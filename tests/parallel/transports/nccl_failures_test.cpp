@@ -49,13 +49,13 @@ TEST_CASE("nccl: a receive that is under way when its sender fails is aborted") 
   NcclOnHost nccl;
   fails(
       nccl, on_nccl(2, nccl),
-      [](Rank& rank) {
+      [&nccl](Rank& rank) {
         if (rank.index == 1)
           for (int i = 0; i < 2; ++i) (void)rank.world.recv(0).wait();
         rank.world.send(large(rank), 1).wait();
         const Work<void> sending = rank.world.send(large(rank), 1);
-        // Until the receiver waits for a message that is never sent.
-        std::this_thread::sleep_for(milliseconds(200));
+        // Until the receiver is within its second call of NCCL, for a message that is never sent.
+        for (int i = 0; i < 60'000 && nccl.counts().exchanges < 3; ++i) std::this_thread::sleep_for(milliseconds(1));
         throw std::runtime_error("a simulated failure");
       },
       "rank 0 failed: a simulated failure");
