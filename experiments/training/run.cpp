@@ -65,7 +65,7 @@ class VariantRun {
     open_data();
     if (cuts_by_time()) profile_layers();
     plan();
-    together(settings_.job, [&] { predict(); });
+    together(settings_.job, [&] { predict_if_it_fits(); });
     run_all_ranks();
     if (settings_.job != nullptr) gather_ranks(result_, *settings_.job);
     if (leads())
@@ -137,6 +137,15 @@ class VariantRun {
     observer_.on_status("measuring the stages");
     result_.predicted_seconds =
         predicted_seconds(experiment_, *plan_, profile_stages(experiment_, *dataset_, *plan_, stage_profiles_));
+  }
+
+  /// If the stages do not fit into memory, the run's own result says so.
+  void predict_if_it_fits() {
+    try {
+      predict();
+    } catch (const OutOfMemory&) {
+      result_.predicted_seconds.reset();
+    }
   }
 
   /// After the run also from a second profile, because a machine's speed changes within minutes. The run does not

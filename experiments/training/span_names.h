@@ -1,5 +1,5 @@
 // The names of the spans in a trace that are not actions of the pipeline (those are `to_string(Action)`) and not calls
-// of communicators. The trainer records them; stage_profile.cpp and the notebook's timeline read them.
+// of communicators. The trainer records them; the prediction of steps and the notebook's timeline read them.
 #pragma once
 
 namespace heddle::span_names {

@@ -131,8 +131,8 @@ struct VariantResult {
   std::vector<RankResult> ranks;
   std::optional<Evaluation> evaluation;
   std::optional<SentInStep> sent_in_step;  // absent on one rank, and if not all steps ended
-  /// The time of a step, simulated with costs of the stages that were measured apart from the run. Of several ranks on a
-  /// virtual clock, and of pipelines.
+  /// The time of a step, simulated with costs of the stages that were measured apart from the run. Of several ranks on
+  /// a virtual clock, and of pipelines.
   std::optional<double> predicted_seconds;
   std::optional<double> flops_per_step;    // plan only
   std::string device = "cpu";              // cpu | cuda | plan

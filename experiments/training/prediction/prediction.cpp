@@ -152,7 +152,7 @@ class Prediction {
     const TrainConfig& train = experiment_.train;
     const std::int64_t parts = train.micro_batches * experiment_.mesh.dp;
     const double share = profile_.is_of_ranks ? 1 : ratio(train.batch, parts * shard(train.batch, parts, 0).size);
-    const double first = plan_.copies() / micro_batches();
+    const double first = (train.forward_only ? 1 : plan_.copies()) / micro_batches();
     std::vector<StageCosts> stages = profile_.later;
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
       StageCosts& costs = stages[stage];

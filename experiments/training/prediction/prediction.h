@@ -1,5 +1,5 @@
-// Predicts the time of a pipeline's step: simulates its schedule with costs of the stages that were measured in
-// isolation, on the experiment's links.
+// Predicts the time of a pipeline's step: simulates its schedule, on the experiment's links, with costs of the
+// stages that were measured apart from the run (stage_profile.h).
 #pragma once
 
 #include <span>

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
+#include <set>
+#include <span>
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/prediction/profiled_steps.h"
@@ -19,7 +22,6 @@ Experiment at_once_experiment(const Experiment& experiment) {
   profiled.transport = Experiment().transport;
   constexpr Link at_once{.latency = 0, .bandwidth = 1e18};
   profiled.links = {.within_node = at_once};
-  profiled.memory_budget = 0;
   profiled.train.steps = profiled_steps(experiment);
   profiled.train.save_every = 0;
   profiled.pipeline.head_work = HeadWork::at_once;
@@ -55,29 +57,45 @@ class StepOfRanks {
  private:
   std::int64_t micro_batches() const { return experiment_.train.micro_batches; }
   const ProfiledStep& step_of(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
-  /// Ranks along tp go as fast as the slowest of them.
-  double speed_along_tp(int rank) const {
-    double slowest = std::numeric_limits<double>::max();
-    for (const int each : mesh_.ranks_over({Axis::tp}, rank))
-      slowest = std::min(slowest, experiment_.ranks.speed_of(each));
-    return slowest;
+  /// The ranks that have computed the stage: those of all its copies, and of one if nothing goes backward.
+  std::vector<int> ranks_of(int stage) const {
+    std::vector<int> found;
+    for (int rank = 0; rank < mesh_.size(); ++rank)
+      if (step_of(rank).spans.mean_of(ActionKind::forward, stage, micro_batches(), Counted::all) > 0)
+        found.push_back(rank);
+    return found;
   }
 
-  /// Of the slowest ranks that have the stage: others may wait for them within a layer that both share.
+  /// Whether ranks along dp may wait for each other within an action.
+  bool waits_along_dp() const {
+    const std::vector<PlacementConfig>& placements = experiment_.model.placements;
+    const Axis usual = mesh_.size(Axis::tp) > 1 ? Axis::tp : Axis::dp;
+    return experiment_.model.synchronized_norms ||
+           std::any_of(placements.begin(), placements.end(), [usual](const PlacementConfig& placement) {
+             return placement.over.value_or(usual) == Axis::dp || placement.other.has_value();
+           });
+  }
+
+  /// Of the slowest ranks that have the stage: others may wait for them within a layer that they share. Of ranks along
+  /// dp that wait for each other, the one that comes last waits least.
   StageCosts stage_costs(int stage, Counted counted) const {
     std::map<double, std::vector<int>> by_speed;
-    for (int rank = 0; rank < mesh_.size(); ++rank)
-      if (const Mesh::Coordinates at = mesh_.coordinates(rank); at.tp == 0 && plan_.has_stage(at.pp, stage))
-        by_speed[speed_along_tp(rank)].push_back(rank);
+    for (const int rank : ranks_of(stage)) by_speed[experiment_.ranks.speed_of(rank)].push_back(rank);
+    StageCosts result{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
+    if (by_speed.empty()) return result;
     const auto& [speed, ranks] = *by_speed.begin();
-    StageCosts mean{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
-    for (const int rank : ranks) {
-      const StageCosts costs = step_of(rank).spans.stage_costs(stage, micro_batches(), counted);
-      for (double StageCosts::*cost :
-           {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute})
-        mean.*cost += costs.*cost * speed / static_cast<double>(ranks.size());
+    for (double StageCosts::*cost :
+         {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute}) {
+      double sum = 0;
+      double shortest = std::numeric_limits<double>::max();
+      for (const int rank : ranks) {
+        const double seconds = speed * (step_of(rank).spans.stage_costs(stage, micro_batches(), counted).*cost);
+        sum += seconds;
+        shortest = std::min(shortest, seconds);
+      }
+      result.*cost = waits_along_dp() ? shortest : sum / static_cast<double>(ranks.size());
     }
-    return mean;
+    return result;
   }
 
   bool trains_head(int rank) const { return heddle::trains_head(experiment_, plan_, mesh_.coordinates(rank).pp); }
@@ -87,15 +105,15 @@ class StepOfRanks {
   /// The ranks that share the classes come to H at different times. The last one waits for no other one, and its H
   /// takes as long as all of them compute.
   double loss() const {
-    std::map<std::vector<int>, std::vector<int>> groups;
+    AxisSet axes;  // of all heads, which H computes one after the other
+    for (std::size_t i = 0; i < experiment_.heads(); ++i)
+      experiment_.head_of(i).class_axes().for_each([&](Axis axis) { axes.insert(axis); });
+    std::set<std::vector<int>> groups;
     for (int rank = 0; rank < mesh_.size(); ++rank)
-      if (trains_head(rank)) {
-        const std::vector<int> group = mesh_.ranks_over(experiment_.head.class_axes(), rank);
-        groups[group] = group;
-      }
+      if (trains_head(rank)) groups.insert(mesh_.ranks_over(axes, rank));
     double all = 0;
     int counted = 0;
-    for (const auto& [key, group] : groups)
+    for (const std::vector<int>& group : groups)
       for (int i = 0; i < micro_batches(); ++i) {
         const std::string name = to_string(Action{ActionKind::loss, plan_.stages() - 1, i});
         double shortest = std::numeric_limits<double>::max();

@@ -105,6 +105,50 @@ TEST_CASE("profiled ranks predict the step of ranks that share layers along tp a
     }
 }
 
+TEST_CASE("profiled ranks predict the step where a slow rank along tp shares no layer with the others") {
+  for (const std::vector<double>& speed : {std::vector<double>{1, 0.5}, std::vector<double>{0.5, 1}}) {
+    CAPTURE(speed.front());
+    Experiment experiment = planned_pipeline();
+    experiment.model = {.type = ModelType::mlp, .embedding = 512, .hidden = {512, 512, 512, 512}};
+    experiment.model.placements = {{.layers = "*", .parallel = Parallel::data, .over = Axis::tp}};
+    experiment.mesh = {.dp = 1, .pp = 2, .tp = 2};
+    experiment.train.batch = 768;
+    experiment.ranks.speed = speed;
+    CHECK(std::abs(apart_of_ranks(experiment)) < 0.05);
+  }
+}
+
+TEST_CASE("profiled ranks predict a forward pass by the first copy of each stage") {
+  for (const char* schedule : {"chimera", "dualpipe"}) {
+    CAPTURE(schedule);
+    Experiment experiment = planned_layers();
+    experiment.pipeline.schedule = schedule;
+    experiment.train.forward_only = true;
+    CHECK(std::abs(apart_of_ranks(experiment)) < 0.03);
+  }
+}
+
+TEST_CASE("profiled ranks predict the step where a stage is shared over dp, and a rank of another stage is slow") {
+  Experiment experiment = planned_pipeline();
+  experiment.model = {.type = ModelType::mlp, .embedding = 512, .hidden = {512, 512, 512, 512}};
+  experiment.model.placements = {{.layers = "layers.2", .parallel = Parallel::column, .over = Axis::dp},
+                                 {.layers = "layers.3", .parallel = Parallel::row, .over = Axis::dp}};
+  experiment.mesh = {.dp = 2, .pp = 2, .tp = 1};
+  experiment.train.batch = 768;
+  experiment.ranks.speed = {0.5};
+  CHECK(std::abs(apart_of_ranks(experiment)) < 0.05);
+}
+
+TEST_CASE("stages that exceed the budget are not predicted, and the run says so") {
+  Experiment experiment = planned_pipeline();
+  experiment.device = DeviceType::cpu;
+  experiment.clock = ClockType::virtual_time;
+  experiment.memory_budget = 1 << 16;
+  const VariantResult result = run_variant(experiment, "a");
+  CHECK(result.status == VariantResult::Status::out_of_memory);
+  CHECK(!result.predicted_seconds);
+}
+
 TEST_CASE("on a virtual clock the stages are measured on all ranks of the run") {
   Experiment experiment = planned_pipeline();
   experiment.mesh = {.dp = 2, .pp = 2, .tp = 1};

@@ -69,7 +69,7 @@ std::vector<std::string> cut_short(const std::string& file, const Json& experime
   // On plan, every step is the same.
   set(fmt::format("train.steps={}", !computes ? 1 : has_stages ? 2 : 3));
   if (experiment["data"].is_array()) return options;  // small as it is
-  // What equals what does not depend on the images' size or number; each pipeline's stages are also measured alone.
+  // What equals what does not depend on the images' size or number; each pipeline's stages are also measured apart.
   const Json& image = experiment["data"]["image"];
   // Tokens are cut over ranks.
   const std::int64_t patch = experiment["model"].value("patch", std::int64_t{0});
