@@ -100,7 +100,7 @@ int ModelSpec::apply(std::string name, LayerSpecPointer layer, std::vector<int> 
     fail<InputError>("model: {}: {}", application.name, error.what());
   }
   evaluation_samples_.push_back(evaluation_output_of(application));
-  has_gradient_.push_back(is_trained(application));
+  has_gradient_.push_back(has_output_gradient(application));
   applications_.push_back(std::move(application));
   return last_value();
 }
@@ -115,9 +115,17 @@ Shape ModelSpec::evaluation_output_of(const Application& application) const {
   }
 }
 
-bool ModelSpec::is_trained(const Application& application) const {
+bool ModelSpec::trains_parameters(const Application& application) {
   for (std::size_t i = 0; i < application.parameters; ++i)
     if (application.layer->trains(i)) return true;
+  return false;
+}
+
+bool ModelSpec::has_output_gradient(const Application& application) const {
+  return trains_parameters(application) || gives_gradient(application);
+}
+
+bool ModelSpec::gives_gradient(const Application& application) const {
   return std::any_of(application.inputs.begin(), application.inputs.end(),
                      [this](int input) { return has_gradient(input); });
 }
@@ -145,7 +153,7 @@ void ModelSpec::freeze(const std::vector<std::string>& patterns) {
       fail("model: {} has {} parameters and {} names", applications_[i].name, applications_[i].parameters,
            names[i].size());
     if (!names[i].empty()) layer = std::make_shared<FrozenLayer>(layer, names[i], shared);
-    has_gradient_[i + 1] = is_trained(applications_[i]);
+    has_gradient_[i + 1] = has_output_gradient(applications_[i]);
   }
 }
 

@@ -74,6 +74,10 @@ class ModelSpec {
   Shape shape(int index, std::int64_t samples, bool in_training = true) const;
   /// Whether a value depends on parameters that are trained, so that its gradient is wanted.
   bool has_gradient(int index) const { return has_gradient_[static_cast<std::size_t>(index)]; }
+  /// Whether any of its layer's parameters is trained.
+  static bool trains_parameters(const Application& application);
+  /// Whether the gradient of an input is wanted.
+  bool gives_gradient(const Application& application) const;
   /// The number of random streams that building all layers takes.
   std::uint32_t streams() const;
   /// Shapes of an application's inputs in training for this number of samples.
@@ -84,7 +88,7 @@ class ModelSpec {
   std::vector<Application*> matching(std::string_view pattern);
   Shape evaluation_output_of(const Application& application) const;
   /// Whether the output of an application has a gradient, if its inputs have those that are known.
-  bool is_trained(const Application& application) const;
+  bool has_output_gradient(const Application& application) const;
 
   std::vector<Application> applications_;
   std::vector<Shape> samples_;

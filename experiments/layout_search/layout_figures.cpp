@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/planned_head.h"
@@ -89,14 +90,17 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
   const auto micro_batches = static_cast<double>(options.micro_batches);
   std::vector<PlacedLayer> layers;
   for (std::size_t i = 0; i < costs.layers.size(); ++i) {
-    const bool has_weights = !model->applications()[i].layer->parameters().empty();
-    const double pass = costs.layers[i].seconds / (has_weights ? 3 : 2) / micro_batches;
-    // If micro-batches are small, each pass takes as long as it reads the weights, and the last one adds to their
-    // gradient.
+    const ModelSpec::Application& application = model->applications()[i];
+    const bool trains_parameters = ModelSpec::trains_parameters(application);
+    const bool gives_gradient = model->gives_gradient(application);
+    const double pass = costs.layers[i].seconds / (1 + trains_parameters + gives_gradient) / micro_batches;
+    // If micro-batches are small, each pass takes as long as it reads the weights.
     const double weight_bytes = static_cast<double>(costs.layers[i].parameters) * sizeof(float);
     const double reading = weight_bytes / experiment.profile.bandwidth;
-    layers.push_back({.pass = std::max(pass, reading),
-                      .backward_weight = has_weights ? std::max(pass, 2 * reading) : 0,
+    layers.push_back({.forward = std::max(pass, reading),
+                      .backward_input = gives_gradient ? std::max(pass, reading) : 0,
+                      .backward_weight = trains_parameters ? std::max(pass, reading) : 0,
+                      .gradient_sum = trains_parameters ? 3 * reading : 0,
                       .weight_bytes = weight_bytes});
   }
   PlacedModel& made = placed_[key];
@@ -118,19 +122,24 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   StageProfile profile;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     StageCosts costs{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
+    double gradient_sums = 0;
     for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i) {
       const PlacedLayer& layer = placed.layers[static_cast<std::size_t>(i)];
-      costs.forward += layer.pass;
-      costs.backward_input += layer.pass + (plan.has_sqrt_segments ? layer.pass : 0);
+      costs.forward += layer.forward;
+      costs.backward_input += layer.backward_input + (plan.has_sqrt_segments ? layer.forward : 0);
       costs.backward_weight += layer.backward_weight;
+      gradient_sums += layer.gradient_sum;
     }
+    if (!plan.model->has_gradient(static_cast<int>(plan.range(stage).begin)))
+      costs.backward_weight += std::exchange(costs.backward_input, 0);  // as W is all of its backward
     costs.recompute = costs.forward;
     costs.activations = costs.weight_inputs = activation_bytes(plan, stage, loads);
     costs.input = loads.held[static_cast<std::size_t>(plan.range(stage).begin)];
+    profile.first.push_back(costs);
+    costs.backward_weight += gradient_sums;
     profile.later.push_back(costs);
     profile.offloaded_bytes.push_back(offloads ? std::llround(costs.activations) : 0);
   }
-  profile.first = profile.later;
   const std::vector<LayerCosts> heads = planned_heads(experiment, *plan.model, options, plan.last_rank());
   for (std::size_t set = 0; set < heads.size(); ++set) {
     // They are a rank's part; predicted_seconds expects all classes and one rank's samples.

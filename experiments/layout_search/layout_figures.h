@@ -55,8 +55,10 @@ class LayoutEstimator {
  private:
   /// The seconds that a layer computes for each micro-batch.
   struct PlacedLayer {
-    double pass = 0;             // forward, and the backward to its inputs
-    double backward_weight = 0;  // 0 if it has no weights
+    double forward = 0;
+    double backward_input = 0;   // 0 if no gradient flows to its inputs
+    double backward_weight = 0;  // 0 if no weights are trained
+    double gradient_sum = 0;     // of all micro-batches but the first: adds to the gradient of the weights
     double weight_bytes = 0;     // of the parameters that a rank keeps
   };
   struct PlacedModel {

@@ -14,7 +14,7 @@
 namespace heddle {
 
 int owner(const ParameterPart& part, const Rank& rank) {
-  return rank.mesh.ranks_over(every_axis_and_copies.without(part.sharded), rank.index).front();
+  return rank.mesh.first_over(every_axis_and_copies.without(part.sharded), rank.index);
 }
 
 namespace {

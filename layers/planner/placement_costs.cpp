@@ -55,8 +55,7 @@ const std::vector<NodeSpread>& PlacementCosts::spreads(AxisSet axes) const {
   const Mesh& mesh = options_.mesh;
   std::set<NodeSpread> different;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    const std::vector<int> group = mesh.ranks_over(axes, rank);
-    if (group.front() == rank) different.insert(spread_of(options_.links, group));
+    if (mesh.first_over(axes, rank) == rank) different.insert(spread_of(options_.links, mesh.ranks_over(axes, rank)));
   }
   known.assign(different.begin(), different.end());
   return known;
@@ -147,18 +146,13 @@ LayerCosts PlacementCosts::layer(std::size_t index, const PerAxis<LayerOption>& 
   const LayerSpec& layer = *application.layer;
   const LayerLayout layout{options_.mesh, {}, options, model_.input_shapes(application, 1)};
   LayerCosts costs;
-  const bool leads_to_parameters = std::any_of(application.inputs.begin(), application.inputs.end(),
-                                               [&](int value) { return model_.has_gradient(value); });
-  add_parameters(layer, layout, leads_to_parameters, costs);
+  const bool gives_gradient = model_.gives_gradient(application);
+  add_parameters(layer, layout, gives_gradient, costs);
   for (const LayerCollective& own : layer.collectives(layout, options_.precision.activations, options_.micro_batches))
     costs.collectives.push_back(cost(Payload::statistics, own));
   // The backward does the same work once for the inputs' gradients and once for the weights'.
-  double passes = 1;
+  const int passes = 1 + ModelSpec::trains_parameters(application) + gives_gradient;
   std::int64_t touched = kept_bytes(static_cast<int>(index) + 1, layout.output());
-  bool has_trained = false;
-  for (std::size_t i = 0; i < layer.parameters().size(); ++i) has_trained = has_trained || layer.trains(i);
-  if (has_trained) ++passes;
-  if (leads_to_parameters) ++passes;
   for (std::size_t i = 0; i < application.inputs.size(); ++i)
     touched += kept_bytes(application.inputs[i], layout.input(i));
   const double flops = local_flops(application, layout) * passes;

@@ -24,12 +24,19 @@ std::vector<std::int64_t> shard_sizes(std::int64_t total, int parts) {
   return sizes;
 }
 
+std::vector<int> world_ranks(const Transport& transport) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < transport.size(); ++rank) ranks.push_back(transport.world_rank(rank));
+  return ranks;
+}
+
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, Device& device, std::shared_ptr<RankTraffic> traffic)
     : transport_(std::move(transport)),
       device_(&device),
       traffic_(std::move(traffic)),
+      collectives_(traffic_->clock.collectives_of(world_ranks(*transport_))),
       sent_(static_cast<std::size_t>(transport_->size())),
       received_(static_cast<std::size_t>(transport_->size())) {}
 
@@ -100,7 +107,7 @@ std::shared_ptr<PendingCall> Communicator::start(Call call, std::vector<Tensor> 
   while (traffic_->started.size() >= Transport::max_started) complete_oldest(*traffic_);
   call.sequence = ++sequence_;
   offered.resize(static_cast<std::size_t>(size()));
-  auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_, std::move(finish));
+  auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_, collectives_, std::move(finish));
   pending->start(transport_->start(std::move(call), offered), offered);
   traffic_->started.push_back(pending);
   return pending;
@@ -279,7 +286,7 @@ std::shared_ptr<PendingCall> Communicator::start_send(const Tensor& x, int to) {
   call.sequence = ++sent_[static_cast<std::size_t>(to)];
   call.start_seconds = traffic_->clock.departure(*call.peer, x.bytes());
   // The call keeps x, so that x is freed when this rank waits, and not whenever the receiver has it.
-  auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_,
+  auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_, nullptr,
                                                [x](PendingCall&) { return std::vector<Tensor>(); });
   pending->start(transport_->start_send(std::move(call), x, to), std::span(&x, 1));
   return pending;
@@ -289,7 +296,7 @@ std::shared_ptr<PendingCall> Communicator::start_recv(int from) {
   const Communicating communicating(traffic_->clock);
   Call call = call_of(Operation::recv, from, {});
   call.sequence = ++received_[static_cast<std::size_t>(from)];
-  auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_, [](PendingCall& message) {
+  auto pending = std::make_shared<PendingCall>(call, *device_, rank(), *traffic_, nullptr, [](PendingCall& message) {
     const Tensor y = empty(message.device(), message.call(0).parts[0]);
     message.receive({y});
     return std::vector{y};

@@ -145,6 +145,7 @@ class Communicator {
   std::unique_ptr<Transport> transport_;
   Device* device_;
   std::shared_ptr<RankTraffic> traffic_;
+  RankClock::Collectives* collectives_;  // of these ranks; null on a wall clock
   /// Collectives so far, and messages to and from each rank.
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sent_;

@@ -71,12 +71,14 @@ std::int64_t whole_bytes(std::span<const Call* const> calls) {
 
 }  // namespace
 
-PendingCall::PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, Finish finish)
+PendingCall::PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, RankClock::Collectives* collectives,
+                         Finish finish)
     : call_(std::move(call)),
       device_(device),
       category_(device.category()),
       rank_(rank),
       traffic_(traffic),
+      collectives_(collectives),
       finish_(std::move(finish)) {
   for (const auto& hook : traffic_.hooks) hook->before(call_);
 }
@@ -90,11 +92,12 @@ void PendingCall::start(std::unique_ptr<TransportCall> transport_call, std::span
 void PendingCall::run() {
   const MemoryScope scope(device_, category_);
   calls_ = transport_call_->calls();
-  if (!is_message()) check_agreement();
+  CollectiveSummary summary;
+  if (!is_message()) summary = transport_call_->summary([this] { return summarise(); });
   result_ = finish_(*this);
   // Read before `finish`, after which the calls of the peers are no longer valid.
   const bool is_virtual = traffic_.clock.is_virtual();
-  const double end = is_virtual ? virtual_end() : 0;
+  const double end = is_virtual ? virtual_end(summary) : 0;
   transport_call_->finish();
   outcome_.end_seconds = std::max(outcome_.begin_seconds, is_virtual ? end : traffic_.clock.now());
   // What the call held is freed here, at a fixed point of the program, and not when its handle is destroyed.
@@ -151,20 +154,24 @@ void PendingCall::check_agreement() const {
       fail<RankFailed>("calls do not match: {}, but {}", to_string(*calls_[0]), to_string(*other));
 }
 
+CollectiveSummary PendingCall::summarise() const {
+  check_agreement();
+  CollectiveSummary summary;
+  if (collectives_ == nullptr) return summary;
+  for (const Call* call : calls_)
+    summary.latest_start_seconds = std::max(summary.latest_start_seconds, call->start_seconds);
+  summary.bytes = whole_bytes(calls_);
+  return summary;
+}
+
 /// Depends on the calls alone, not on the time at which this rank asks.
-double PendingCall::virtual_end() const {
-  RankClock& clock = traffic_.clock;
+double PendingCall::virtual_end(const CollectiveSummary& summary) const {
+  const RankClock& clock = traffic_.clock;
   if (call_.operation == Operation::send)
     return clock.left(call_.start_seconds, call_.rank, *call_.peer, outcome_.sent_bytes);
   if (call_.operation == Operation::recv)
     return clock.arrival(calls_[0]->start_seconds, *call_.peer, call_.rank, outcome_.received_bytes);
-  double latest = 0;
-  std::vector<int> ranks;
-  for (const Call* call : calls_) {
-    latest = std::max(latest, call->start_seconds);
-    ranks.push_back(call->rank);
-  }
-  return clock.end(latest, call_.operation, whole_bytes(calls_), ranks);
+  return clock.end(*collectives_, summary.latest_start_seconds, call_.operation, summary.bytes);
 }
 
 void complete_oldest(RankTraffic& traffic) {

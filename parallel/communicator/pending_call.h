@@ -18,8 +18,10 @@ class PendingCall {
   /// Makes the result by the steps below; runs within the memory category that was current at the start.
   using Finish = std::function<std::vector<Tensor>(PendingCall&)>;
 
-  /// `rank` is this rank of the communicator.
-  PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, Finish finish);
+  /// `rank` is this rank of the communicator. `collectives`: those of the communicator's ranks; null for a message and
+  /// on a wall clock.
+  PendingCall(Call call, Device& device, int rank, RankTraffic& traffic, RankClock::Collectives* collectives,
+              Finish finish);
   /// Takes the call that the transport has started, and counts the bytes offered.
   void start(std::unique_ptr<TransportCall> transport_call, std::span<const Tensor> offered);
   void run();
@@ -44,13 +46,15 @@ class PendingCall {
  private:
   std::int64_t bytes_for_others(std::span<const Tensor> parts) const;
   void check_agreement() const;
-  double virtual_end() const;
+  CollectiveSummary summarise() const;
+  double virtual_end(const CollectiveSummary& summary) const;
 
   Call call_;
   Device& device_;
   Category category_;
   int rank_;
   RankTraffic& traffic_;
+  RankClock::Collectives* collectives_;
   Finish finish_;
   std::unique_ptr<TransportCall> transport_call_;
   std::shared_ptr<PendingCall> partner_;

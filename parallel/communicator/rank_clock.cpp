@@ -92,10 +92,17 @@ double RankClock::arrival(double departed, int from, int to, std::int64_t bytes)
   return departed + message_seconds(model_->links, from, to, bytes);
 }
 
-double RankClock::end(double latest, Operation operation, std::int64_t bytes, std::span<const int> world_ranks) {
-  double& ended = collective_has_ended_[{world_ranks.begin(), world_ranks.end()}];
-  ended = std::max(latest, ended) + collective_seconds(model_->links, operation, bytes, world_ranks);
-  return ended;
+RankClock::Collectives* RankClock::collectives_of(std::span<const int> world_ranks) {
+  if (!model_) return nullptr;
+  const auto [entry, is_new] = collectives_.try_emplace({world_ranks.begin(), world_ranks.end()});
+  if (is_new) entry->second.spread = spread_of(model_->links, world_ranks);
+  return &entry->second;
+}
+
+double RankClock::end(Collectives& collectives, double latest, Operation operation, std::int64_t bytes) const {
+  collectives.ended =
+      std::max(latest, collectives.ended) + collective_seconds(model_->links, operation, bytes, collectives.spread);
+  return collectives.ended;
 }
 
 }  // namespace heddle

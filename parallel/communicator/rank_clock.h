@@ -82,8 +82,15 @@ class RankClock {
   /// When a message that departed at `departed` has left its sender, and when it arrives.
   double left(double departed, int from, int to, std::int64_t bytes) const;
   double arrival(double departed, int from, int to, std::int64_t bytes) const;
-  /// When a collective ends whose last rank called it at `latest`: collectives of the same ranks follow one another.
-  double end(double latest, Operation operation, std::int64_t bytes, std::span<const int> world_ranks);
+  /// The collectives of a set of ranks, which follow one another.
+  struct Collectives {
+    NodeSpread spread;
+    double ended = 0;  // the last one
+  };
+  /// The same object for all communicators of these ranks, as long as the clock lives; null on a wall clock.
+  Collectives* collectives_of(std::span<const int> world_ranks);
+  /// When the next one ends, which the last rank called at `latest`.
+  double end(Collectives& collectives, double latest, Operation operation, std::int64_t bytes) const;
 
  private:
   friend class Communicating;
@@ -104,7 +111,7 @@ class RankClock {
   bool has_core_ = false;
   std::map<int, double> link_is_free_;  // by receiver
   double host_link_is_free_ = 0;
-  std::map<std::vector<int>, double> collective_has_ended_;  // keyed by the ranks that took part
+  std::map<std::vector<int>, Collectives> collectives_;  // by their ranks
 };
 
 /// While an object of this class lives, its rank communicates and does not compute. May be nested.

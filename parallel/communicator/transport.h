@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,6 +88,12 @@ class Stopped : public RankFailed {
   using RankFailed::RankFailed;
 };
 
+/// What follows from the calls of all ranks of a collective, and is the same for each of them.
+struct CollectiveSummary {
+  double latest_start_seconds = 0;
+  std::int64_t bytes = 0;  // from which the link model computes the time (link_model.h)
+};
+
 /// One call of this rank under way in its transport. Every wait ends: with data, with the failure of a peer, or with a
 /// timeout that names the peer.
 class TransportCall {
@@ -94,6 +101,9 @@ class TransportCall {
   virtual ~TransportCall() = default;
   /// The calls of all ranks, in rank order (for a recv, the call of the sender). Waits for the last of them.
   virtual std::vector<const Call*> calls() = 0;
+  /// What `make` returns, which depends only on the calls of the collective. Ranks that share memory make it once for
+  /// all of them, because it takes longer the more they are.
+  virtual CollectiveSummary summary(const std::function<CollectiveSummary()>& make) { return make(); }
   /// Copies the tensor that rank p offered to this rank into incoming[p], for each p where that is defined.
   virtual void receive(std::span<Tensor> incoming) = 0;
   /// Combines the tensors that the ranks offered to this rank, in rank order 0, 1, .., into `result`, which may be the

@@ -1,5 +1,7 @@
 #include "parallel/placement/mesh.h"
 
+#include <algorithm>
+
 #include "framework/error.h"
 
 namespace heddle {
@@ -37,6 +39,15 @@ std::vector<int> Mesh::ranks_over(AxisSet axes, int of_rank) const {
     for (int pp = 0; pp < sizes_.pp; ++pp)
       for (int tp = first(Axis::tp); is_among(pp) && tp <= last(Axis::tp); ++tp) ranks.push_back(rank({dp, pp, tp}));
   return ranks;
+}
+
+int Mesh::first_over(AxisSet axes, int of_rank) const {
+  Coordinates at = coordinates(of_rank);
+  if (axes.contains(Axis::copies) && copies_ > 1) at.pp = std::min(at.pp, sizes_.pp - 1 - at.pp);
+  if (axes.contains(Axis::dp)) at.dp = 0;
+  if (axes.contains(Axis::pp)) at.pp = 0;
+  if (axes.contains(Axis::tp)) at.tp = 0;
+  return rank(at);
 }
 
 AxisSet Mesh::larger_than_one(AxisSet axes) const {

@@ -112,6 +112,8 @@ class Mesh {
   int rank(Coordinates at) const { return (at.dp * sizes_.pp + at.pp) * sizes_.tp + at.tp; }
   /// The ranks that differ from `of_rank` along these axes only, itself included, ascending.
   std::vector<int> ranks_over(AxisSet axes, int of_rank) const;
+  /// The first of them.
+  int first_over(AxisSet axes, int of_rank) const;
   /// These axes, without the axes that have one rank.
   AxisSet larger_than_one(AxisSet axes) const;
   bool operator==(const Mesh&) const = default;

@@ -87,6 +87,13 @@ struct Mailbox {
   std::atomic<std::uint64_t> sent{0};
 };
 
+/// What the first rank that asks has made for all ranks of a collective.
+struct SharedSummary {
+  std::mutex mutex;
+  std::uint64_t sequence = 0;  // of the collective
+  CollectiveSummary summary;
+};
+
 /// What the ranks of one communicator share.
 struct GroupMemory {
   explicit GroupMemory(std::size_t size) : slots(size), mailboxes(size * size) {}
@@ -96,7 +103,10 @@ struct GroupMemory {
     return mailboxes[static_cast<std::size_t>(from) * slots.size() + static_cast<std::size_t>(to)];
   }
 
+  SharedSummary& summary(std::uint64_t sequence) { return summaries[sequence % Transport::max_started]; }
+
   std::vector<std::array<Slot, Transport::max_started>> slots;
+  std::array<SharedSummary, Transport::max_started> summaries;  // reused like the slots
   std::vector<Mailbox> mailboxes;
 };
 
@@ -144,6 +154,16 @@ class ThreadsCollective : public TransportCall {
     std::vector<const Call*> calls;
     for (std::size_t p = 0; p < group_->size(); ++p) calls.push_back(&slot(p).call);
     return calls;
+  }
+
+  CollectiveSummary summary(const std::function<CollectiveSummary()>& make) override {
+    SharedSummary& shared = memory_.summary(sequence_);
+    const std::lock_guard lock(shared.mutex);
+    if (shared.sequence != sequence_) {
+      shared.summary = make();
+      shared.sequence = sequence_;
+    }
+    return shared.summary;
   }
 
   void receive(std::span<Tensor> incoming) override {

@@ -49,6 +49,14 @@ TEST_CASE("ranks over some axes differ along these only") {
   CHECK(mesh.ranks_over({Axis::dp, Axis::pp, Axis::tp}, rank).size() == 12);
 }
 
+TEST_CASE("the first rank over some axes is the first of the ranks over them") {
+  for (const Mesh& mesh : {Mesh(2, 3, 2), Mesh(2, 4, 2, 2), Mesh(1, 4, 1, 2)})
+    for (unsigned index = 0; index < AxisSet::count; ++index)
+      for (int rank = 0; rank < mesh.size(); ++rank)
+        CHECK(mesh.first_over(AxisSet::of_index(index), rank) ==
+              mesh.ranks_over(AxisSet::of_index(index), rank).front());
+}
+
 TEST_CASE("the two copies of a stage are on ranks that are each other's mirror image along pp") {
   const Mesh mesh(2, 4, 2, 2);
   CHECK(mesh.size() == 16);

@@ -10,6 +10,7 @@
 #include "experiments/config/study.h"
 #include "experiments/training/experiment_checks.h"
 #include "framework/error.h"
+#include "tests/support/compare/close_to.h"
 #include "tests/support/program/shipped.h"
 
 namespace heddle::test {
@@ -101,7 +102,7 @@ TEST_CASE("a search finds the fastest layout of all, which it does not plan all"
     const Exhaustive all = planned_all(each.experiment, each.ranks);
     REQUIRE_FALSE(result.best.empty());
     CHECK(result.best.front().is_planned());
-    CHECK(result.best.front().figures.seconds == doctest::Approx(all.seconds).epsilon(1e-9));
+    CHECK(result.best.front().figures.seconds == close_to(all.seconds).epsilon(1e-9));
     CHECK(result.planned < all.count);
     CHECK(result.bound <= all.seconds);
     for (const WeighedLayout& best : result.best) CHECK(best.fits);
@@ -132,7 +133,7 @@ TEST_CASE("the layouts of searched.json are those that a search finds") {
     };
     const Experiment shipped = variant(setting + ", searched");
     const double seconds = LayoutPlanner(open_datasets(shipped)).plan(shipped).seconds;
-    CHECK(fastest_from("naive") == doctest::Approx(seconds).epsilon(1e-3));
+    CHECK(fastest_from("naive") == close_to(seconds).epsilon(1e-3));
     CHECK(fastest_from("Megatron") <= 1.001 * seconds);  // wherever it begins
   }
 }
@@ -158,8 +159,8 @@ TEST_CASE("estimates of times agree with plans within a tenth, and those of byte
     CAPTURE(to_string(starts[i]));
     const LayoutFigures estimate = estimator.estimate(starts[i]);
     const LayoutFigures plan = planner.plan(space.experiment(starts[i]));
-    CHECK(estimate.seconds == doctest::Approx(plan.seconds).epsilon(0.1));
-    CHECK(static_cast<double>(estimate.bytes) == doctest::Approx(static_cast<double>(plan.bytes)).epsilon(0.34));
+    CHECK(estimate.seconds == close_to(plan.seconds).epsilon(0.1));
+    CHECK(static_cast<double>(estimate.bytes) == close_to(static_cast<double>(plan.bytes)).epsilon(0.34));
   }
 }
 
@@ -174,10 +175,27 @@ TEST_CASE("the estimates of many micro-batches, of which few are simulated, agre
     if (layout.mesh.pp == 1 || layout.micro_batches != 64) continue;
     ++count;
     CAPTURE(to_string(layout));
-    CHECK(estimator.estimate(layout).seconds ==
-          doctest::Approx(planner.plan(space.experiment(layout)).seconds).epsilon(0.1));
+    CHECK(estimator.estimate(layout).seconds == close_to(planner.plan(space.experiment(layout)).seconds).epsilon(0.1));
   }
   CHECK(count > 20);
+}
+
+TEST_CASE("the estimates of small micro-batches, which add to large gradients, agree with plans") {
+  Experiment experiment = small_mlp();
+  experiment.train.batch = 256;
+  experiment.model.hidden = {1024, 1024, 1024, 1024};
+  experiment.profile.flops = 5e10;
+  experiment.links.within_node = {.latency = 1e-6, .bandwidth = 1e10};
+  const LayoutSpace space(experiment, 4, {.micro_batches = true});
+  LayoutPlanner planner(open_datasets(experiment));
+  LayoutEstimator estimator(space, planner.plan_serially(experiment));
+  const std::vector<heddle::Layout> starts = space.starts();
+  for (std::size_t i = 0; i < starts.size(); i += 7) {
+    if (starts[i].mesh.pp == 1 || starts[i].micro_batches > 32) continue;
+    CAPTURE(to_string(starts[i]));
+    CHECK(estimator.estimate(starts[i]).seconds ==
+          close_to(planner.plan(space.experiment(starts[i])).seconds).epsilon(0.1));
+  }
 }
 
 TEST_CASE("every layout keeps the batch, the micro-batches and the parts that batch norms normalise") {
