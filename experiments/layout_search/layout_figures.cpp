@@ -44,15 +44,35 @@ double activation_bytes(const RunPlan& plan, int stage, const StageLoads& loads)
 
 }  // namespace
 
+RankBudgets::RankBudgets(const Experiment& experiment)
+    : experiment_(experiment), has_any_(experiment.min_budget() > 0) {
+  const Mesh mesh = mesh_of(experiment);
+  for (int pp = 0; pp < mesh.size(Axis::pp); ++pp) tightest_.push_back(mesh.rank({.pp = pp}));
+  if (experiment.ranks.memory_budget.empty()) return;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    int& tightest = tightest_[static_cast<std::size_t>(mesh.coordinates(rank).pp)];
+    if (fullness(rank, 1) > fullness(tightest, 1)) tightest = rank;
+  }
+}
+
+double RankBudgets::fullness(int rank, double bytes) const {
+  if (!has_any_) return bytes;
+  const std::int64_t budget = experiment_.budget_of(rank);
+  return budget == 0 ? 0 : bytes / static_cast<double>(budget);
+}
+
 LayoutFigures LayoutPlanner::plan(const Experiment& experiment) {
   const VariantResult result =
       run_variant(experiment, experiment.name, {.dataset = dataset_, .asks_bytes_only = true, .profiles = &profiles_});
   if (result.status != VariantResult::Status::ok) fail<RankFailed>("{}", result.error);
-  const RankResult& fullest =
-      *std::max_element(result.ranks.begin(), result.ranks.end(),
-                        [](const RankResult& a, const RankResult& b) { return a.peak.total() < b.peak.total(); });
+  const RankBudgets budgets(experiment);
+  const auto fullness = [&](const RankResult& rank) {
+    return budgets.fullness(rank.rank, static_cast<double>(rank.peak.total()));
+  };
+  const RankResult& fullest = *std::ranges::max_element(result.ranks, {}, fullness);
   return {.seconds = step_seconds(result).value_or(StepSeconds{}).median,
           .bytes = fullest.peak.total(),
+          .fullness = fullness(fullest),
           .rank = fullest.rank,
           .peak = fullest.peak};
 }
@@ -158,8 +178,8 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   return profile;
 }
 
-std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
-                                       const StageLoads& loads, std::span<const double> kept) const {
+LayoutFigures LayoutEstimator::memory_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
+                                         const StageLoads& loads, std::span<const double> kept) const {
   std::vector<double> held(kept.begin(), kept.end());
   for (int stage = 0; stage < plan.stages(); ++stage) {
     double& of_rank = held[static_cast<std::size_t>(plan.rank_of()[static_cast<std::size_t>(stage)])];
@@ -174,10 +194,19 @@ std::int64_t LayoutEstimator::bytes_of(const Experiment& experiment, const RunPl
       of_rank += std::min(weights, static_cast<double>(experiment.train.bucket_bytes));
     if (plan.has_sqrt_segments) of_rank += activation_bytes(plan, stage, loads);  // once all values of one segment
   }
-  double most = *std::max_element(held.begin(), held.end());
-  if (experiment.head.is_everywhere())
-    most += static_cast<double>(planned_head_bytes(experiment, embedding_size(*plan.model), plan.placement->mesh));
-  return static_cast<std::int64_t>(most);
+  if (experiment.head.is_everywhere()) {
+    const std::int64_t head = planned_head_bytes(experiment, embedding_size(*plan.model), plan.placement->mesh);
+    for (double& of_rank : held) of_rank += static_cast<double>(head);
+  }
+  const RankBudgets budgets(experiment);
+  LayoutFigures fullest;
+  for (int pp = 0; pp < static_cast<int>(held.size()); ++pp) {
+    const int rank = budgets.tightest(pp);
+    const double bytes = held[static_cast<std::size_t>(pp)];
+    if (const double fullness = budgets.fullness(rank, bytes); pp == 0 || fullness > fullest.fullness)
+      fullest = {.bytes = static_cast<std::int64_t>(bytes), .fullness = fullness, .rank = rank};
+  }
+  return fullest;
 }
 
 LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
@@ -197,6 +226,7 @@ LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
       static_cast<double>(layout.micro_batches - max_rounds * ranks) / static_cast<double>(max_rounds / 2 * ranks);
   figures.seconds += others * (figures.seconds - fewer.seconds);
   figures.bytes += std::llround(others * static_cast<double>(figures.bytes - fewer.bytes));
+  figures.fullness += others * (figures.fullness - fewer.fullness);
   return figures;
 }
 
@@ -212,13 +242,16 @@ LayoutFigures LayoutEstimator::figures_of(const Experiment& experiment, const Pl
   plan.training = std::make_shared<PipelineProgram>(PipelineProgram{.schedule = std::move(schedule), .waits = {}});
   const StageProfile profile = profile_of(experiment, plan, placed, loads);
   const PredictedStep step = predicted_step(experiment, plan, profile, placed.messages);
-  return {.seconds = step.seconds, .bytes = bytes_of(experiment, plan, placed, loads, step.peak_memory)};
+  LayoutFigures figures = memory_of(experiment, plan, placed, loads, step.peak_memory);
+  figures.seconds = step.seconds;
+  return figures;
 }
 
 double bound_seconds(const Experiment& experiment, int ranks) {
   Experiment serial = experiment;
   serial.mesh = {};
   serial.memory_budget = 0;
+  serial.ranks = {};
   const ModelSpec model = model_of(serial, image_shape(serial.data));
   const PlannerOptions options = planner_options(serial, model, mesh_of(serial));
   double flops = 0;

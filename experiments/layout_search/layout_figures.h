@@ -22,8 +22,24 @@ namespace heddle {
 struct LayoutFigures {
   double seconds = 0;
   std::int64_t bytes = 0;           // of the fullest rank
+  double fullness = 0;              // of that rank, as RankBudgets has it
   int rank = 0;                     // which that is
   std::optional<MemoryUse> peak{};  // what it holds then; absent in an estimate
+};
+
+/// How full ranks are whose budgets may differ.
+class RankBudgets {
+ public:
+  explicit RankBudgets(const Experiment& experiment);
+  /// The bytes as a part of the rank's budget; 0 if it has none. If no rank has a budget: the bytes.
+  double fullness(int rank, double bytes) const;
+  /// The rank with the smallest budget of those with this coordinate along pp.
+  int tightest(int pp) const { return tightest_[static_cast<std::size_t>(pp)]; }
+
+ private:
+  const Experiment& experiment_;
+  bool has_any_;
+  std::vector<int> tightest_;
 };
 
 /// Plans layouts: the same two steps on plan, with the same figures, as `heddle plan` of the layout's experiment.
@@ -75,9 +91,10 @@ class LayoutEstimator {
   LayoutFigures figures_of(const Experiment& experiment, const PlacedModel& placed, Schedule schedule) const;
   StageProfile profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
                           const StageLoads& loads) const;
-  /// `kept`: what each rank of a pipeline keeps for the backward at most.
-  std::int64_t bytes_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
-                        const StageLoads& loads, std::span<const double> kept) const;
+  /// The bytes that each rank of a pipeline holds, and which is the fullest. `kept`: what it keeps for the backward at
+  /// most.
+  LayoutFigures memory_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
+                          const StageLoads& loads, std::span<const double> kept) const;
 
   const LayoutSpace& space_;
   double workspace_ = 0;  // bytes for each byte of weights

@@ -36,6 +36,7 @@ class Search {
       : written_(written),
         space_(space),
         options_(options),
+        has_budget_(written.min_budget() > 0),
         planner_(dataset),
         estimator_(space, planner_.plan_serially(written)) {}
 
@@ -73,8 +74,7 @@ class Search {
   }
 
   WeighedLayout weighed(const Layout& layout, const LayoutFigures& figures) const {
-    const bool fits = written_.memory_budget == 0 || figures.bytes <= written_.memory_budget;
-    return {layout, figures, fits};
+    return {layout, figures, !has_budget_ || figures.fullness <= 1};
   }
 
   template <class Weigh>
@@ -117,9 +117,8 @@ class Search {
     if (goal == Goal::seconds && a.fits != b.fits) return a.fits;
     const bool by_bytes = goal == Goal::bytes || !a.fits;
     const auto of = [by_bytes](const WeighedLayout& each) {
-      const auto bytes = static_cast<double>(each.figures.bytes);
       const double seconds = static_cast<float>(each.figures.seconds);  // sums in another order differ in later digits
-      return by_bytes ? std::pair(bytes, seconds) : std::pair(seconds, bytes);
+      return by_bytes ? std::pair(each.figures.fullness, seconds) : std::pair(seconds, each.figures.fullness);
     };
     if (of(a) != of(b)) return of(a) < of(b);
     return distance(a.layout, space_.written()) < distance(b.layout, space_.written());
@@ -252,9 +251,9 @@ class Search {
 
   /// If nothing that is planned fits: plans what is smallest by its estimate, until something fits, and improves that.
   void plan_smallest() {
-    if (written_.memory_budget == 0 || best_seconds_) return;
+    if (!has_budget_ || best_seconds_) return;
     std::vector<WeighedLayout> smallest = known_in(estimates_);
-    std::ranges::stable_sort(smallest, {}, [](const WeighedLayout& each) { return each.figures.bytes; });
+    std::ranges::stable_sort(smallest, {}, [](const WeighedLayout& each) { return each.figures.fullness; });
     for (const WeighedLayout& each : smallest) {
       if (stops() || best_seconds_) break;
       if (can_plan(each.layout, 1)) (void)planned(each.layout);
@@ -282,10 +281,8 @@ class Search {
     const Weighed& to = estimated(layout);
     if (!from || !to) return false;
     const bool is_slower = to->figures.seconds > max_estimated_loss * from->figures.seconds;
-    const bool is_larger =
-        static_cast<double>(to->figures.bytes) >
-        max_estimated_loss * static_cast<double>(std::max(from->figures.bytes, written_.memory_budget));
-    return !is_slower && !(written_.memory_budget > 0 && is_larger);
+    const bool is_larger = to->figures.fullness > max_estimated_loss * std::max(from->figures.fullness, 1.0);
+    return !is_slower && !(has_budget_ && is_larger);
   }
 
   static std::vector<WeighedLayout> known_in(const std::map<std::string, Weighed>& known) {
@@ -305,7 +302,7 @@ class Search {
       if (!plan || estimate == estimates_.end() || !estimate->second) continue;
       const LayoutFigures& estimated = estimate->second->figures;
       later = std::max(later, plan->figures.seconds / estimated.seconds);
-      larger = std::max(larger, static_cast<double>(plan->figures.bytes) / static_cast<double>(estimated.bytes));
+      larger = std::max(larger, plan->figures.fullness / estimated.fullness);
     }
     std::vector<WeighedLayout> all = known_in(plans_);
     for (const auto& [name, estimate] : estimates_)
@@ -316,17 +313,18 @@ class Search {
     LayoutFigures figures = estimate.figures;
     figures.seconds *= later;
     figures.bytes = std::llround(larger * static_cast<double>(figures.bytes));
+    figures.fullness *= larger;
     return weighed(estimate.layout, figures);
   }
 
   /// Those than which none is both faster and smaller, from the fastest on.
   static std::vector<WeighedLayout> front_of(std::vector<WeighedLayout> all) {
     std::sort(all.begin(), all.end(), [](const WeighedLayout& a, const WeighedLayout& b) {
-      return std::pair(a.figures.seconds, a.figures.bytes) < std::pair(b.figures.seconds, b.figures.bytes);
+      return std::pair(a.figures.seconds, a.figures.fullness) < std::pair(b.figures.seconds, b.figures.fullness);
     });
     std::vector<WeighedLayout> front;
     for (const WeighedLayout& each : all)
-      if (front.empty() || each.figures.bytes < front.back().figures.bytes) front.push_back(each);
+      if (front.empty() || each.figures.fullness < front.back().figures.fullness) front.push_back(each);
     return front;
   }
 
@@ -379,6 +377,7 @@ class Search {
   const Experiment& written_;
   const LayoutSpace& space_;
   const LayoutSearchOptions& options_;
+  const bool has_budget_;
   LayoutPlanner planner_;
   LayoutEstimator estimator_;
   std::map<std::string, Weighed> estimates_;

@@ -67,7 +67,7 @@ struct LayoutSearchResult {
   bool is_interrupted = false;
 };
 
-/// `written` is on plan; its memory_budget is that of each rank, 0: none. InputError, with the reason for each mesh, if
+/// `written` is on plan; a layout fits if no rank exceeds its budget. InputError, with the reason for each mesh, if
 /// no layout is possible.
 LayoutSearchResult search_layouts(const Experiment& written, const LayoutSpace& space,
                                   const std::shared_ptr<const Dataset>& dataset, const LayoutSearchOptions& options);

@@ -79,6 +79,8 @@ static void describe(Describer& d, RanksConfig& c) {
           "speed of each rank, relative to the machine or the profile; 1 for ranks past the end of the list");
   d.field("jitter", c.jitter, from_to_below(0, 1),
           "each stretch of computing between two calls of communicators takes 1 - jitter to 1 + jitter times as long");
+  d.field("memory_budget", c.memory_budget, between(0, max_exact_integer), between(0, 1e6),
+          "number of bytes that each rank may hold, 0: no limit; memory_budget for ranks past the end of the list");
 }
 
 static void describe(Describer& d, DeviceProfile& c) {
@@ -178,7 +180,7 @@ void describe(Describer& d, Experiment& c) {
          "wall: real time; virtual: a rank takes the CPU time of its one thread, and a message the time that follows "
          "from links; plan always uses virtual time");
   object(d, "links", c.links, "the costs of messages, and of transfers to the host's memory, in virtual time");
-  object(d, "ranks", c.ranks, "how the ranks differ in virtual time");
+  object(d, "ranks", c.ranks, "how the ranks differ, in virtual time and in memory");
   object(d, "profile", c.profile,
          "the device of each rank, for the times that plan models: a kernel takes the time of its operations or of its "
          "bytes, whichever is longer");
@@ -215,6 +217,19 @@ void describe(Describer& d, Experiment& c) {
 Precision Experiment::precision() const {
   const bool is_pure = size_of(train.dtype) == 2 && train.optimizer.weights == train.dtype;
   return is_pure ? Precision(train.dtype, train.dtype) : train.dtype;
+}
+
+std::int64_t Experiment::budget_of(int rank) const {
+  const auto at = static_cast<std::size_t>(rank);
+  return at < ranks.memory_budget.size() ? ranks.memory_budget[at] : memory_budget;
+}
+
+std::int64_t Experiment::min_budget() const {
+  std::int64_t smallest = 0;
+  for (int rank = 0; rank < mesh_of(*this).size(); ++rank)
+    if (const std::int64_t budget = budget_of(rank); budget > 0 && (smallest == 0 || budget < smallest))
+      smallest = budget;
+  return smallest;
 }
 
 BatchShares Experiment::shares() const {

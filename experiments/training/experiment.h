@@ -85,6 +85,7 @@ struct PipelineConfig {
 struct RanksConfig {
   std::vector<double> speed;  // one per rank; missing ones are 1
   double jitter = 0;
+  std::vector<std::int64_t> memory_budget;  // one per rank; missing ones are Experiment::memory_budget
 
   double speed_of(int rank) const {
     const auto at = static_cast<std::size_t>(rank);
@@ -158,7 +159,7 @@ struct Experiment {
   std::int64_t threads = 0;  // of each rank; 0: cores / ranks, at least 1
   WinogradUse winograd = WinogradUse::automatic;
   bool tf32 = false;               // f32 is multiplied on a GPU's tensor cores
-  std::int64_t memory_budget = 0;  // bytes of each rank; 0: no bound
+  std::int64_t memory_budget = 0;  // bytes of each rank, see budget_of; 0: no bound
   double timeout = 600;            // seconds that a wait may last
   std::string data_folder;         // see resolve_paths
   DataConfig data;
@@ -170,6 +171,11 @@ struct Experiment {
   TrainConfig train;
   bool evaluate = false;
   EvaluationConfig evaluation;
+
+  /// The bytes that a rank may hold; 0: no bound.
+  std::int64_t budget_of(int rank) const;
+  /// The smallest of the ranks' budgets; 0 if none has one.
+  std::int64_t min_budget() const;
 
   /// Whether times come from models instead of the wall clock, as they always do on plan.
   bool is_virtual_time() const { return clock == ClockType::virtual_time || device == DeviceType::plan; }

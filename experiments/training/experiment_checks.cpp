@@ -234,6 +234,9 @@ void check(const Experiment& e) {
   if (e.ranks.speed.size() > ranks)
     refuse("/ranks/speed", "expected at most {} speed{}, one for each rank, got {}", ranks, ranks == 1 ? "" : "s",
            e.ranks.speed.size());
+  if (e.ranks.memory_budget.size() > ranks)
+    refuse("/ranks/memory_budget", "expected at most {} number{}, one for each rank, got {}", ranks,
+           ranks == 1 ? "" : "s", e.ranks.memory_budget.size());
   check_data(e);
   check_offload(e);
   check_head_work(e);

@@ -161,7 +161,10 @@ class VariantRun {
   void run_all_ranks() {
     WorldOptions options = world_options(experiment_, settings_.job);
     options.on_stall = [this](const std::string& why) { observer_.on_stall(why); };
-    if (settings_.asks_bytes_only) options.memory_budget.reset();
+    if (settings_.asks_bytes_only) {
+      options.memory_budget.reset();
+      options.rank_budgets.clear();
+    }
     RunEnd end;
     const RankTask task{experiment_, *dataset_, sets_,          plan_,           settings_,
                         observer_,   result_,   weights_.get(), notes_reported_, &end};

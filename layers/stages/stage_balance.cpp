@@ -72,8 +72,8 @@ class EvenCut {
     held_.resize(each_.size());
     in_flight_ = loads.in_flight;
     in_flight_.resize(stages_, 1);
-    slowness_ = loads.slowness;
-    slowness_.resize(stages_, 1);
+    weights_ = loads.weights;
+    weights_.resize(stages_, 1);
   }
 
   StageCut find() {
@@ -89,7 +89,7 @@ class EvenCut {
   }
   std::size_t layers() const { return each_.size() - 1; }
   double load(std::size_t stage, std::size_t begin, std::size_t end) const {
-    return slowness_[stage] * (each_[end] - each_[begin]) + in_flight_[stage] * (held_[end] - held_[begin]);
+    return weights_[stage] * (each_[end] - each_[begin] + in_flight_[stage] * (held_[end] - held_[begin]));
   }
 
   /// Calls f(stage, end, row before, least) for all ends of all stages. Each stage has a layer and leaves one for each
@@ -146,7 +146,7 @@ class EvenCut {
   std::vector<double> each_;
   std::vector<double> held_;
   std::vector<double> in_flight_;
-  std::vector<double> slowness_;
+  std::vector<double> weights_;
   double bound_ = infinity;
 };
 
@@ -241,10 +241,10 @@ double StageLoads::of_stage(int stage, const IndexRange& applications) const {
   const auto at = static_cast<std::size_t>(stage);
   double load = 0;
   for (auto i = static_cast<std::size_t>(applications.begin); i < static_cast<std::size_t>(applications.end()); ++i) {
-    load += each[i] * (slowness.empty() ? 1 : slowness[at]);
+    load += each[i];
     if (!held.empty()) load += held[i] * (in_flight.empty() ? 1 : in_flight[at]);
   }
-  return load;
+  return load * (weights.empty() ? 1 : weights[at]);
 }
 
 StageCut balanced_cut(const StageLoads& loads, int stages) {

@@ -33,8 +33,8 @@ struct StageLoads {
   /// micro-batch per stage.
   std::vector<double> held{};
   std::vector<double> in_flight{};
-  /// The factor by which a stage takes longer for `each` because its rank is slower; if empty, 1 for all.
-  std::vector<double> slowness{};
+  /// The factor by which a stage's load weighs more because its rank is slower or has less memory; if empty, 1 for all.
+  std::vector<double> weights{};
 
   double of_stage(int stage, const IndexRange& applications) const;
 };

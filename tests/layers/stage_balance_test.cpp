@@ -152,7 +152,7 @@ TEST_CASE("the most even cut is the best of all contiguous cuts, whatever the st
       loads.held.push_back(static_cast<double>(draws.below(3)));
     }
     for (int s = 0; s < stages; ++s) loads.in_flight.push_back(static_cast<double>(1 + draws.below(4)));
-    for (int s = 0; s < stages && i % 2 == 0; ++s) loads.slowness.push_back(static_cast<double>(1 + draws.below(3)));
+    for (int s = 0; s < stages && i % 2 == 0; ++s) loads.weights.push_back(static_cast<double>(1 + draws.below(3)));
     const StageCut cut = balanced_cut(loads, stages);
     REQUIRE(cut.stages() == stages);
     for (int s = 0; s < stages; ++s) CHECK(cut.stage(s).size > 0);

@@ -45,6 +45,8 @@ std::int64_t budget_of_option(const std::string& text) {
 /// The budget of a search: the variant's own, if it has one.
 std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
   if (command.budget.empty()) {
+    if (!member.root.ranks.memory_budget.empty())
+      fail<InputError>("--maximise: expected --budget: {} has ranks.memory_budget, one for each rank", member.name);
     if (member.root.memory_budget == 0)
       fail<InputError>("--maximise: expected --budget, or a memory_budget in the experiment; {} has none", member.name);
     return member.root.memory_budget;
@@ -65,7 +67,8 @@ IntegerField searched_field(const PlanCommand& command, const StudyVariant& memb
 /// those for which the head would have no class; none of their images is used.
 StudyVariant variant_with(const PlanCommand& command, const StudyVariant& member, std::int64_t budget,
                           std::int64_t value) {
-  std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget)};
+  std::vector<std::string> sets{fmt::format("{}={}", command.maximise, value), fmt::format("memory_budget={}", budget),
+                                "ranks.memory_budget=[]"};
   for (std::size_t set = 0; set < member.root.heads(); ++set)
     if (const std::optional<std::int64_t> people = known_classes(member.root.data_of(set));
         people && command.maximise == key_of(member.root, "head", set) + ".classes")

@@ -159,7 +159,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
   }
   return {name,
           automatic,
-          experiment.memory_budget,
+          experiment.min_budget(),
           options,
           std::move(model),
           std::move(placement),

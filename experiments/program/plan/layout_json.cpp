@@ -34,6 +34,7 @@ OrderedJson layout_json(const WeighedLayout& weighed) {
                   {"work", value(LayoutOption::head_work)}};
   json["step_seconds"] = weighed.figures.seconds;
   json["peak_bytes"] = weighed.figures.bytes;
+  json["fullest_rank"] = weighed.is_planned() ? OrderedJson(weighed.figures.rank) : OrderedJson();
   json["peak"] = weighed.figures.peak ? peak_json(*weighed.figures.peak) : OrderedJson();
   json["estimated"] = !weighed.is_planned();
   json["fits"] = weighed.fits;
@@ -52,6 +53,7 @@ OrderedJson report_json(const LayoutReport& report) {
   json["name"] = report.name;
   json["ranks"] = report.ranks;
   json["budget"] = report.budget > 0 ? OrderedJson(report.budget) : OrderedJson();
+  json["rank_budgets"] = report.rank_budgets.empty() ? OrderedJson() : OrderedJson(report.rank_budgets);
   json["error"] = report.error.empty() ? OrderedJson() : OrderedJson(report.error);
   json["written"] = result.written ? layout_json(*result.written) : OrderedJson();
   json["best"] = layouts_array(result.best);

@@ -24,8 +24,9 @@ std::string_view short_name(LayoutOption option) {
 
 constexpr const char* estimate_mark = "~";
 
-/// A table of layouts. Options that are the same in all of them are listed above it instead.
-std::string layout_table(std::span<const WeighedLayout> layouts) {
+/// A table of layouts. Options that are the same in all of them are listed above it instead. `of_budget`: memory is
+/// that of the rank that is fullest in relation to its budget.
+std::string layout_table(std::span<const WeighedLayout> layouts, bool of_budget) {
   std::vector<LayoutOption> columns;
   std::vector<std::string> common;
   for (const LayoutOption option : all_of<LayoutOption>) {
@@ -42,10 +43,10 @@ std::string layout_table(std::span<const WeighedLayout> layouts) {
   Column bytes;
   for (const WeighedLayout& each : layouts) {
     seconds.add(each.figures.seconds);
-    bytes.add(static_cast<double>(each.figures.bytes));
+    bytes.add(of_budget ? 100 * each.figures.fullness : static_cast<double>(each.figures.bytes));
   }
   const Unit time = unit_of_seconds(seconds.values());
-  const Unit memory = unit_of_bytes(bytes.values());
+  const Unit memory = of_budget ? Unit{"% of its budget", 1} : unit_of_bytes(bytes.values());
   std::vector<std::string> headings;
   for (const LayoutOption option : columns) headings.emplace_back(short_name(option));
   headings.push_back(heading("step time", time));
@@ -93,15 +94,18 @@ std::string layout_text(const LayoutReport& report) {
   const LayoutSearchResult& result = report.result;
   std::string text =
       fmt::format("{}: the fastest layouts of {}{}\n", report.name, counted(report.ranks, "rank", "ranks"),
-                  report.budget > 0 ? " within " + format_bytes(report.budget) + " each" : "");
-  text += layout_table(result.best);
+                  !report.rank_budgets.empty() ? " within ranks.memory_budget"
+                  : report.budget > 0          ? " within " + format_bytes(report.budget) + " each"
+                                               : "");
+  const bool of_budget = !report.rank_budgets.empty();
+  text += layout_table(result.best, of_budget);
   if (result.written)
     text += fmt::format("\nthe file itself ({}): {}{}\n", value_of(result.written->layout, LayoutOption::mesh),
                         figures_words(*result.written), result.written->fits ? "" : ", which does not fit");
   if (result.written && !result.changes.empty())
     text += "\nthe best change of each option alone, compared with the file\n" + changes_table(report);
   text += "\ntime against memory: no layout that was tried is both faster and smaller than one of these\n" +
-          layout_table(result.front);
+          layout_table(result.front, of_budget);
   const std::array bound{result.bound};
   const Unit unit = unit_of_seconds(bound);
   text += fmt::format(
@@ -127,9 +131,14 @@ std::string layout_text(const LayoutReport& report) {
 
 std::string why_none_fits(const LayoutReport& report) {
   const WeighedLayout& smallest = report.result.smallest;
-  std::string why =
-      fmt::format("{}: no layout that was tried fits into {} per rank: the smallest peak is {}, of {}", report.name,
-                  format_bytes(report.budget), format_bytes(smallest.figures.bytes), to_string(smallest.layout));
+  const bool is_each = report.rank_budgets.empty();
+  std::string why = fmt::format(
+      "{}: no layout that was tried fits into {}: the smallest peak is {}{}, of {}", report.name,
+      is_each ? format_bytes(report.budget) + " per rank" : "ranks.memory_budget", format_bytes(smallest.figures.bytes),
+      is_each ? ""
+              : fmt::format(", {} times what rank {} may hold", significant(smallest.figures.fullness),
+                            smallest.figures.rank),
+      to_string(smallest.layout));
   if (smallest.figures.peak) {
     const auto& bytes = smallest.figures.peak->bytes;
     const auto largest = std::max_element(bytes.begin(), bytes.end());

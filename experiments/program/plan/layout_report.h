@@ -14,7 +14,8 @@ struct LayoutReport {
   std::string name;
   std::string error{};  // why no layout fits; empty if one does
   int ranks = 1;
-  std::int64_t budget = 0;  // 0: none
+  std::vector<std::int64_t> rank_budgets{};  // ranks.memory_budget
+  std::int64_t budget = 0;                   // 0: none
   LayoutSearchResult result{};
 };
 

@@ -53,10 +53,14 @@ LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, 
   if (mesh_of(member.root).size(Axis::copies) > 1)
     fail<InputError>("{}: pipeline.schedule: expected one copy of each stage, got {}: --search does not try two copies",
                      member.name, member.root.pipeline.schedule);
-  if (command.budget) member.root.memory_budget = *command.budget;
+  if (command.budget) {
+    member.root.memory_budget = *command.budget;
+    member.root.ranks.memory_budget.clear();
+  }
   prepare_plan(member);
   LayoutReport report{.name = member.name,
                       .ranks = static_cast<int>(command.ranks.value_or(mesh_of(member.root).size())),
+                      .rank_budgets = member.root.ranks.memory_budget,
                       .budget = member.root.memory_budget};
   LayoutSearchOptions options{.ranks = report.ranks, .freedom = freedom};
   options.on_progress = [&](const std::string& text) {

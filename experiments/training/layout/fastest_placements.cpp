@@ -24,7 +24,7 @@ std::vector<PlacementConfig> fastest_placements(const Experiment& experiment) {
   const ModelSpec model = model_of(experiment, image_shape(experiment.data));
   PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
   options.automatic = true;
-  const ModelPlacement fastest = fastest_placement(model, options, experiment.memory_budget);
+  const ModelPlacement fastest = fastest_placement(model, options, experiment.min_budget());
   std::vector<Axis> axes;
   for (const Axis axis : layer_axes)
     if (options.mesh.size(axis) > 1) axes.push_back(axis);

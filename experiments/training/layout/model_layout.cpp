@@ -1,6 +1,7 @@
 #include "experiments/training/layout/model_layout.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "experiments/training/layout/planned_head.h"
@@ -56,6 +57,26 @@ std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, 
   return slowness;
 }
 
+/// How much more each stage's memory weighs than that of the ranks with the largest budget, because the smallest budget
+/// of its ranks is smaller. Empty where all ranks have the same budget, or one has none.
+std::vector<double> tightness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule) {
+  if (experiment.ranks.memory_budget.empty()) return {};
+  std::vector<double> smallest(static_cast<std::size_t>(schedule.stages()), std::numeric_limits<double>::max());
+  double largest = 0;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const auto budget = static_cast<double>(experiment.budget_of(rank));
+    if (budget == 0) return {};
+    largest = std::max(largest, budget);
+    for (int stage = 0; stage < schedule.stages(); ++stage)
+      if (schedule.has_stage(mesh.coordinates(rank).pp, stage)) {
+        double& of_stage = smallest[static_cast<std::size_t>(stage)];
+        of_stage = std::min(of_stage, budget);
+      }
+  }
+  for (double& of_stage : smallest) of_stage = largest / of_stage;
+  return smallest;
+}
+
 }  // namespace
 
 ModelSpec model_of(const Experiment& experiment, const ImageShape& image) {
@@ -76,9 +97,9 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
                          .optimizer_states = optimizer_states(train.optimizer),
                          .averages_weights = train.averages_weights,
                          .shards_optimizer = train.shard == ShardedState::optimizer};
-  if (experiment.memory_budget > 0)
-    options.memory_budget = std::max<std::int64_t>(
-        experiment.memory_budget - planned_head_bytes(experiment, embedding_size(model), mesh), 0);
+  if (const std::int64_t budget = experiment.min_budget(); budget > 0)
+    options.memory_budget =
+        std::max<std::int64_t>(budget - planned_head_bytes(experiment, embedding_size(model), mesh), 0);
   return options;
 }
 
@@ -121,9 +142,10 @@ StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const Mesh
                 const LayerLoads& loads, std::span<const double> seconds) {
   return make_cut(model, experiment.model.stages, schedule.stages(), [&](BalanceBy by) {
     if (by == BalanceBy::time && !seconds.empty())
-      return StageLoads{.each = {seconds.begin(), seconds.end()}, .slowness = slowness_of(experiment, mesh, schedule)};
+      return StageLoads{.each = {seconds.begin(), seconds.end()}, .weights = slowness_of(experiment, mesh, schedule)};
     StageLoads all = stage_loads(loads(by), model, experiment, mesh, schedule, by);
-    if (by == BalanceBy::time) all.slowness = slowness_of(experiment, mesh, schedule);
+    if (by == BalanceBy::time) all.weights = slowness_of(experiment, mesh, schedule);
+    if (by == BalanceBy::memory) all.weights = tightness_of(experiment, mesh, schedule);
     return all;
   });
 }

@@ -292,6 +292,8 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
             .find("small.json: /mesh: expected at most 1024 ranks, got 1024 x 1 x 1024\n") != std::string::npos);
   CHECK(error("mesh={\"dp\": 2, \"pp\": 1024}")
             .find("small.json: /mesh: expected at most 1024 ranks, got 2 x 1024 x 1\n") != std::string::npos);
+  CHECK(error("ranks.memory_budget=[1,1,2]") ==
+        "heddle: --set ranks.memory_budget: expected at most 2 numbers, one for each rank, got 3\n");
   CHECK(error("ranks.speed=[0]") ==
         "heddle: --set ranks.speed: /ranks/speed/0: expected a number from 1e-06 to 1000000, got 0\n");
   CHECK(error("ranks.jitter=1") == "heddle: --set ranks.jitter: expected a number >= 0 and < 1, got 1\n");

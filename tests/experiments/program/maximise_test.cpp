@@ -305,6 +305,9 @@ TEST_CASE("wrong searches print the error and exit with 2") {
   const Called without = call({"plan", file, "--maximise", "head.classes"});
   CHECK(without.code == 2);
   CHECK(without.err == "heddle: --maximise: expected --budget, or a memory_budget in the experiment; small has none\n");
+  const Called several = call({"plan", file, "--maximise", "head.classes", "--set", "ranks.memory_budget=[20000]"});
+  CHECK(several.code == 2);
+  CHECK(several.err == "heddle: --maximise: expected --budget: small has ranks.memory_budget, one for each rank\n");
   CHECK(call({"plan", file, "--budget", "1GB"}).code == 2);
 }
 

@@ -143,6 +143,32 @@ TEST_CASE("a budget into which nothing fits is an error with the smallest peak a
   CHECK_FALSE(std::filesystem::exists(search.out));
 }
 
+TEST_CASE("the ranks of a search may have budgets of their own" * doctest::test_suite(test::long_under_sanitizers)) {
+  Json experiment = pipeline();
+  experiment["ranks"] = {{"memory_budget", {32'000'000, 32'000'000, 32'000'000, 16'000'000}}};
+  const Searched search(experiment);
+  const Called called = search({});
+  REQUIRE(called.code == 0);
+  CHECK(called.out.starts_with("small: the fastest layouts of 4 ranks within ranks.memory_budget\n"));
+  CHECK(called.out.find("peak memory (% of its budget)") != std::string::npos);
+  const Json plan = first_variant(test::call({"plan", search.out, "--json"}));
+  CHECK(plan["status"] == "ok");
+  const Json found = Json::parse(search({"--force", "--json"}).out)["searches"][0];
+  CHECK(found["budget"].is_null());
+  CHECK(found["rank_budgets"] == experiment["ranks"]["memory_budget"]);
+  const Json& best = found["best"][0];
+  const Json& fullest = plan["ranks"][best["fullest_rank"].get<std::size_t>()];
+  CHECK(fullest["peak_bytes"]["total"] == best["peak_bytes"]);
+  // The option stands for the budgets of all ranks.
+  CHECK(search({"--force", "--budget", "32MB"}).out.starts_with("small: the fastest layouts of 4 ranks within 30.5"));
+  experiment["ranks"] = {{"memory_budget", {32'000'000, 32'000'000, 32'000'000, 10'000}}};
+  const Called none = Searched(experiment)({});
+  CHECK(none.code == 3);
+  CHECK(none.err.starts_with(
+      "heddle: small: no layout that was tried fits into ranks.memory_budget: the smallest peak is "));
+  CHECK(none.err.find(" times what rank 3 may hold, of ") != std::string::npos);
+}
+
 TEST_CASE("a search refuses a file with two copies of each stage, which it does not try") {
   Json two_copies = pipeline();
   two_copies["pipeline"]["schedule"] = "chimera";
