@@ -10,25 +10,11 @@
 #include "experiments/training/prediction/prediction.h"
 #include "experiments/training/run.h"
 #include "framework/error.h"
-#include "layers/head/head_costs.h"
 #include "layers/planner/placement_report.h"
 
 namespace heddle {
 
 namespace {
-
-/// The parts of a head's computing that belong to the loss, and to the norm by which gradients are clipped; the rest
-/// computes the gradient of the weights.
-struct HeadShares {
-  double loss = 1;
-  double norm = 0;
-};
-HeadShares shares_of(const HeadConfig& head, bool clips_norm) {
-  const int products = head_products(head, clips_norm);
-  HeadShares shares{.loss = 2.0 / products};
-  if (clips_norm) shares.norm = (1 - shares.loss) / 2;
-  return shares;
-}
 
 /// A schedule of more micro-batches than so many for each rank repeats itself: time and memory grow evenly.
 constexpr std::int64_t max_rounds = 8;
@@ -135,9 +121,8 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
 }
 
 StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
-                                         const StageLoads& loads) const {
+                                         const StageLoads& loads) {
   const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
-  const auto micro_batches = static_cast<double>(options.micro_batches);
   const bool offloads = has_transfers(plan.training->schedule);
   StageProfile profile;
   for (int stage = 0; stage < plan.stages(); ++stage) {
@@ -160,17 +145,9 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
     profile.later.push_back(costs);
     profile.offloaded_bytes.push_back(offloads ? std::llround(costs.activations) : 0);
   }
-  const std::vector<LayerCosts> heads = planned_heads(experiment, *plan.model, options, plan.last_rank());
-  for (std::size_t set = 0; set < heads.size(); ++set) {
-    // They are a rank's part; predicted_seconds expects all classes and one rank's samples.
-    const HeadConfig& head = experiment.head_of(set);
-    const double whole = heads[set].seconds / micro_batches * plan.placement->mesh.size(head.axes()) /
-                         static_cast<double>(experiment.mesh.dp);
-    const HeadShares shares = shares_of(head, experiment.train.clip.norm > 0);
-    profile.loss += whole * shares.loss;
-    profile.head_norm += whole * shares.norm;
-    profile.head_weight += whole * (1 - shares.loss - shares.norm);
-  }
+  const std::vector<HeadPart> heads = head_parts(experiment, options, plan.last_rank());
+  profile.set_heads(profile_heads(experiment, embedding_size(*plan.model), heads, heads_), experiment,
+                    plan.placement->mesh);
   std::int64_t elements = 0;
   for (const ModelSpec::Application& application : plan.model->applications())
     elements += application.layer->parameter_elements();
@@ -230,8 +207,7 @@ LayoutFigures LayoutEstimator::estimate(const Layout& layout) {
   return figures;
 }
 
-LayoutFigures LayoutEstimator::figures_of(const Experiment& experiment, const PlacedModel& placed,
-                                          Schedule schedule) const {
+LayoutFigures LayoutEstimator::figures_of(const Experiment& experiment, const PlacedModel& placed, Schedule schedule) {
   RunPlan plan(placed.model, placed.placement, placed.forms);
   const auto loads_by = [&](BalanceBy by) { return placed.loads.at(static_cast<std::size_t>(by)); };
   plan.cut = cut_of(*plan.model, experiment, plan.placement->mesh, schedule, loads_by);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "experiments/layout_search/layout_space.h"
+#include "experiments/training/prediction/head_profile.h"
 #include "experiments/training/prediction/layer_messages.h"
 #include "experiments/training/prediction/stage_profile.h"
 #include "framework/tensors/memory.h"
@@ -88,9 +89,9 @@ class LayoutEstimator {
 
   const PlacedModel& placed(const Layout& layout, const Experiment& experiment);
   /// `schedule`: the experiment's, or one of fewer micro-batches of the same size.
-  LayoutFigures figures_of(const Experiment& experiment, const PlacedModel& placed, Schedule schedule) const;
+  LayoutFigures figures_of(const Experiment& experiment, const PlacedModel& placed, Schedule schedule);
   StageProfile profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
-                          const StageLoads& loads) const;
+                          const StageLoads& loads);
   /// The bytes that each rank of a pipeline holds, and which is the fullest. `kept`: what it keeps for the backward at
   /// most.
   LayoutFigures memory_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
@@ -98,6 +99,7 @@ class LayoutEstimator {
 
   const LayoutSpace& space_;
   double workspace_ = 0;  // bytes for each byte of weights
+  HeadProfiles heads_;
   std::map<std::string, PlacedModel> placed_;
 };
 

@@ -113,6 +113,14 @@ LayerCosts planned_head(const Experiment& experiment, std::size_t set, const Mod
 
 }  // namespace
 
+std::vector<HeadPart> head_parts(const Experiment& experiment, const PlannerOptions& options, int last_rank) {
+  std::vector<HeadPart> parts;
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    parts.push_back({.rows = head_rows(experiment, set, options, last_rank).of_group,
+                     .classes = max_classes(experiment.head_of(set), options.mesh)});
+  return parts;
+}
+
 LossMessages planned_loss_messages(const Experiment& experiment, std::int64_t dimension, const PlannerOptions& options,
                                    int last_rank) {
   LossMessages messages;

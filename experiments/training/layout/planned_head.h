@@ -11,6 +11,14 @@
 
 namespace heddle {
 
+/// The largest part of a head that a rank has.
+struct HeadPart {
+  std::int64_t rows = 0;  // the samples of a micro-batch of all ranks that share the classes
+  std::int64_t classes = 0;
+};
+/// One for each head. `last_rank` is the coordinate along pp of the ranks that have the embeddings.
+std::vector<HeadPart> head_parts(const Experiment& experiment, const PlannerOptions& options, int last_rank);
+
 /// The bytes that the rank with the most classes holds of all heads for embeddings of `dimension` numbers from step to
 /// step.
 std::int64_t planned_head_bytes(const Experiment& experiment, std::int64_t dimension, const Mesh& mesh);

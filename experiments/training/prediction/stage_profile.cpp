@@ -153,11 +153,25 @@ std::vector<StageProfile> measure(const Experiment& serial, const Dataset& datas
   return profiles;
 }
 
-/// The measured steps of this experiment and cut; none if they were not measured yet.
-std::vector<StageProfile>& known_steps(const Experiment& profiled, const RunPlan& plan, StageProfiles& known) {
+/// A rank's parts of the heads, if ranks along dp share classes: it then sees the samples of several. Else empty.
+std::vector<HeadPart> parts_over_dp(const Experiment& experiment, const RunPlan& plan) {
+  std::vector<HeadPart> parts =
+      head_parts(experiment, planner_options(experiment, *plan.model, plan.placement->mesh), plan.last_rank());
+  bool shares = false;
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    shares = shares || experiment.head_of(set).class_axes().contains(Axis::dp);
+  if (!shares || experiment.mesh.dp == 1 || experiment.train.forward_only) parts.clear();
+  return parts;
+}
+
+/// The measured steps of this experiment and cut, and of this part of each head that is measured by itself; none if
+/// they were not measured yet.
+std::vector<StageProfile>& known_steps(const Experiment& profiled, const RunPlan& plan, StageProfiles& known,
+                                       std::span<const HeadPart> heads = {}) {
   std::string key = plain_text([copy = profiled](Describer& d) mutable { describe(d, copy); });
   key += name_of(profiled.planned);
   for (const int begin : plan.cut.begins) key += fmt::format(" {}", begin);
+  for (const HeadPart& head : heads) key += fmt::format(" head {} x {}", head.rows, head.classes);
   return known[key];
 }
 
@@ -172,12 +186,25 @@ const std::vector<StageProfile>& profile_stages(const Experiment& experiment, co
   }
   const Experiment serial = serial_experiment(experiment);
   const Schedule& schedule = (experiment.train.forward_only ? plan.forward : plan.training)->schedule;
-  std::vector<StageProfile>& steps = known_steps(serial, plan, known);
+  const std::vector<HeadPart> heads = parts_over_dp(experiment, plan);
+  std::vector<StageProfile>& steps = known_steps(serial, plan, known, heads);
   if (experiment.device == DeviceType::plan && !steps.empty()) return steps;
-  for (StageProfile& step :
-       measure(serial, dataset, serial_plan(serial, plan.model, plan.cut, on_one_rank(schedule)), experiment.mesh.tp))
-    steps.push_back(std::move(step));
+  std::vector<StageProfile> measured =
+      measure(serial, dataset, serial_plan(serial, plan.model, plan.cut, on_one_rank(schedule)), experiment.mesh.tp);
+  if (!heads.empty()) {
+    HeadProfiles none;
+    const HeadProfile of_rank = profile_heads(experiment, embedding_size(*plan.model), heads, none);
+    for (StageProfile& step : measured) step.set_heads(of_rank, experiment, plan.placement->mesh);
+  }
+  steps.insert(steps.end(), measured.begin(), measured.end());
   return steps;
+}
+
+void StageProfile::set_heads(const HeadProfile& part, const Experiment& experiment, const Mesh& mesh) {
+  const double whole = static_cast<double>(mesh.size(experiment.head.axes())) / static_cast<double>(experiment.mesh.dp);
+  loss = whole * part.loss;
+  head_weight = whole * part.weight;
+  head_norm = whole * part.norm;
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // Measures the costs of the stages of an experiment's pipeline, before and after the run, with the same trainer, engine
 // and kernels. On a wall clock one rank alone does the work of all ranks of the pipeline in a step, in the order of
-// their schedule. On plan as many ranks as share layers over tp do. On a virtual clock all ranks of the run do a step
+// their schedule. On plan as many ranks as share layers over tp do. Heads whose classes are shared over dp are measured
+// apart (head_profile.h). On a virtual clock all ranks of the run do a step
 // over links that take no time (ranks_profile.h), because what is in the cache depends on what the others have computed
 // since.
 #pragma once
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "experiments/training/layout/run_plan.h"
+#include "experiments/training/prediction/head_profile.h"
 #include "parallel/pipeline/simulation.h"
 
 namespace heddle {
@@ -37,6 +39,9 @@ struct StageProfile {
   /// micro-batches of all sizes in place of the largest one's, and a backward includes its copies of gradients into the
   /// buckets in which they are summed.
   bool is_of_ranks = false;
+
+  /// Takes the heads' costs from those of one rank with its part of the classes.
+  void set_heads(const HeadProfile& part, const Experiment& experiment, const Mesh& mesh);
 };
 
 /// Steps that were measured already, keyed by everything that they depend on.
