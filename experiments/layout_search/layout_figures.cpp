@@ -30,9 +30,10 @@ double activation_bytes(const RunPlan& plan, int stage, const StageLoads& loads)
 
 }  // namespace
 
-RankBudgets::RankBudgets(const Experiment& experiment)
-    : experiment_(experiment), has_any_(experiment.min_budget() > 0) {
-  const Mesh mesh = mesh_of(experiment);
+RankBudgets::RankBudgets(const Experiment& experiment) : RankBudgets(experiment, mesh_of(experiment)) {}
+
+RankBudgets::RankBudgets(const Experiment& experiment, const Mesh& mesh)
+    : experiment_(experiment), has_any_(experiment.min_budget(mesh.size()) > 0) {
   for (int pp = 0; pp < mesh.size(Axis::pp); ++pp) tightest_.push_back(mesh.rank({.pp = pp}));
   if (experiment.ranks.memory_budget.empty()) return;
   for (int rank = 0; rank < mesh.size(); ++rank) {
@@ -131,7 +132,8 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
     for (std::int64_t i = plan.range(stage).begin; i < plan.range(stage).end(); ++i) {
       const PlacedLayer& layer = placed.layers[static_cast<std::size_t>(i)];
       costs.forward += layer.forward;
-      costs.backward_input += layer.backward_input + (plan.has_sqrt_segments ? layer.forward : 0);
+      const bool goes_back = layer.backward_input + layer.backward_weight > 0;
+      costs.backward_input += layer.backward_input + (plan.has_sqrt_segments && goes_back ? layer.forward : 0);
       costs.backward_weight += layer.backward_weight;
       gradient_sums += layer.gradient_sum;
     }

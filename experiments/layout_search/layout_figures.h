@@ -38,6 +38,8 @@ class RankBudgets {
   int tightest(int pp) const { return tightest_[static_cast<std::size_t>(pp)]; }
 
  private:
+  RankBudgets(const Experiment& experiment, const Mesh& mesh);
+
   const Experiment& experiment_;
   bool has_any_;
   std::vector<int> tightest_;

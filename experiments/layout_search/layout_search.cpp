@@ -36,7 +36,7 @@ class Search {
       : written_(written),
         space_(space),
         options_(options),
-        has_budget_(written.min_budget() > 0),
+        has_budget_(written.min_budget(options.ranks) > 0),
         planner_(dataset),
         estimator_(space, planner_.plan_serially(written)) {}
 

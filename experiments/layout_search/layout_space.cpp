@@ -97,7 +97,7 @@ const std::optional<std::vector<PlacementConfig>>& LayoutSpace::automatic_placem
   Layout placed = written_;
   placed.mesh = layout.mesh;
   placed.micro_batches = layout.micro_batches;
-  if (experiment_.min_budget() > 0) placed.over = layout.over;
+  if (experiment_.min_budget(ranks_) > 0) placed.over = layout.over;
   const std::string key = to_string(placed);
   const auto known = placements_.find(key);
   if (known != placements_.end()) return known->second;

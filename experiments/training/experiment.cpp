@@ -224,9 +224,9 @@ std::int64_t Experiment::budget_of(int rank) const {
   return at < ranks.memory_budget.size() ? ranks.memory_budget[at] : memory_budget;
 }
 
-std::int64_t Experiment::min_budget() const {
+std::int64_t Experiment::min_budget(int count) const {
   std::int64_t smallest = 0;
-  for (int rank = 0; rank < mesh_of(*this).size(); ++rank)
+  for (int rank = 0; rank < count; ++rank)
     if (const std::int64_t budget = budget_of(rank); budget > 0 && (smallest == 0 || budget < smallest))
       smallest = budget;
   return smallest;

@@ -174,8 +174,8 @@ struct Experiment {
 
   /// The bytes that a rank may hold; 0: no bound.
   std::int64_t budget_of(int rank) const;
-  /// The smallest of the ranks' budgets; 0 if none has one.
-  std::int64_t min_budget() const;
+  /// The smallest of the budgets of the first `count` ranks; 0 if none has one.
+  std::int64_t min_budget(int count) const;
 
   /// Whether times come from models instead of the wall clock, as they always do on plan.
   bool is_virtual_time() const { return clock == ClockType::virtual_time || device == DeviceType::plan; }

@@ -139,7 +139,7 @@ class VariantRun {
         predicted_seconds(experiment_, *plan_, profile_stages(experiment_, *dataset_, *plan_, stage_profiles_));
   }
 
-  /// If the stages do not fit into memory, the run's own result says so.
+  /// If the stages do not fit into memory, the run may not either; if it does, predict_again says why there is none.
   void predict_if_it_fits() {
     try {
       predict();
@@ -154,7 +154,10 @@ class VariantRun {
     try {
       if (result_.status == VariantResult::Status::ok) predict();
     } catch (const Error& error) {
-      observer_.on_note(fmt::format("the stages were measured before the run only: {}", error.what()));
+      observer_.on_note(fmt::format(
+          "{}: {}",
+          result_.predicted_seconds ? "the stages were measured before the run only" : "the step time is not predicted",
+          error.what()));
     }
   }
 

@@ -247,6 +247,11 @@ double StageLoads::of_stage(int stage, const IndexRange& applications) const {
   return load * (weights.empty() ? 1 : weights[at]);
 }
 
+double StageLoads::sum() const {
+  const double most = in_flight.empty() ? 1 : *std::max_element(in_flight.begin(), in_flight.end());
+  return std::accumulate(each.begin(), each.end(), 0.0) + most * std::accumulate(held.begin(), held.end(), 0.0);
+}
+
 StageCut balanced_cut(const StageLoads& loads, int stages) {
   check_stages(stages, loads.each.size());
   return EvenCut(loads, stages).find();

@@ -37,6 +37,8 @@ struct StageLoads {
   std::vector<double> weights{};
 
   double of_stage(int stage, const IndexRange& applications) const;
+  /// If all stages were one, with as many micro-batches in flight as any.
+  double sum() const;
 };
 
 /// The cut whose most loaded stage has the least load, and of such cuts one with the least sum of squares, so that the

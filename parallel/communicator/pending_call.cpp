@@ -154,6 +154,7 @@ void PendingCall::check_agreement() const {
       fail<RankFailed>("calls do not match: {}, but {}", to_string(*calls_[0]), to_string(*other));
 }
 
+/// Fails if the calls do not match.
 CollectiveSummary PendingCall::summarise() const {
   check_agreement();
   CollectiveSummary summary;
@@ -166,7 +167,7 @@ CollectiveSummary PendingCall::summarise() const {
 
 /// Depends on the calls alone, not on the time at which this rank asks.
 double PendingCall::virtual_end(const CollectiveSummary& summary) const {
-  const RankClock& clock = traffic_.clock;
+  RankClock& clock = traffic_.clock;
   if (call_.operation == Operation::send)
     return clock.left(call_.start_seconds, call_.rank, *call_.peer, outcome_.sent_bytes);
   if (call_.operation == Operation::recv)

@@ -99,7 +99,7 @@ RankClock::Collectives* RankClock::collectives_of(std::span<const int> world_ran
   return &entry->second;
 }
 
-double RankClock::end(Collectives& collectives, double latest, Operation operation, std::int64_t bytes) const {
+double RankClock::end(Collectives& collectives, double latest, Operation operation, std::int64_t bytes) {
   collectives.ended =
       std::max(latest, collectives.ended) + collective_seconds(model_->links, operation, bytes, collectives.spread);
   return collectives.ended;

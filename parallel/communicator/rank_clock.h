@@ -89,8 +89,8 @@ class RankClock {
   };
   /// The same object for all communicators of these ranks, as long as the clock lives; null on a wall clock.
   Collectives* collectives_of(std::span<const int> world_ranks);
-  /// When the next one ends, which the last rank called at `latest`.
-  double end(Collectives& collectives, double latest, Operation operation, std::int64_t bytes) const;
+  /// Counts the next one, which its last rank called at `latest`, and returns when it ends.
+  double end(Collectives& collectives, double latest, Operation operation, std::int64_t bytes);
 
  private:
   friend class Communicating;

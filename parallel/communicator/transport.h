@@ -102,7 +102,7 @@ class TransportCall {
   /// The calls of all ranks, in rank order (for a recv, the call of the sender). Waits for the last of them.
   virtual std::vector<const Call*> calls() = 0;
   /// What `make` returns, which depends only on the calls of the collective. Ranks that share memory make it once for
-  /// all of them, because it takes longer the more they are.
+  /// all of them, because it takes longer the more they are. If `make` throws, each rank makes it, and throws, too.
   virtual CollectiveSummary summary(const std::function<CollectiveSummary()>& make) { return make(); }
   /// Copies the tensor that rank p offered to this rank into incoming[p], for each p where that is defined.
   virtual void receive(std::span<Tensor> incoming) = 0;

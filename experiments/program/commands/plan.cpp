@@ -188,7 +188,9 @@ void add_plan(CLI::App& app, CommandCall& call) {
                      "variant stays within the budget")
           ->type_name("FIELD");
   app.add_option("--budget", command->budget,
-                 "with --maximise or --search: the bytes of each rank: 32GB, 32GiB or 4096 (default: memory_budget)")
+                 "with --maximise or --search: the bytes of each rank: 32GB, 32GiB or 4096 (default: memory_budget; "
+                 "with --search, also "
+                 "ranks.memory_budget)")
       ->type_name("BYTES");
   CLI::Option* const search =
       app.add_flag("--search", command->search,

@@ -159,7 +159,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
   }
   return {name,
           automatic,
-          experiment.min_budget(),
+          experiment.min_budget(options.mesh.size()),
           options,
           std::move(model),
           std::move(placement),

@@ -60,8 +60,11 @@ LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, 
   prepare_plan(member);
   LayoutReport report{.name = member.name,
                       .ranks = static_cast<int>(command.ranks.value_or(mesh_of(member.root).size())),
-                      .rank_budgets = member.root.ranks.memory_budget,
                       .budget = member.root.memory_budget};
+  if (const std::vector<std::int64_t>& own = member.root.ranks.memory_budget; !own.empty()) {
+    if (member.root.min_budget(report.ranks) > 0) report.rank_budgets = own;
+    report.budget = 0;
+  }
   LayoutSearchOptions options{.ranks = report.ranks, .freedom = freedom};
   options.on_progress = [&](const std::string& text) {
     progress.update([&] { return fmt::format("{}: {}", member.name, text); });

@@ -8,13 +8,15 @@ namespace heddle {
 
 namespace {
 
-ModelPlacement fastest_placement(const ModelSpec& model, const PlannerOptions& options, std::int64_t budget) {
+ModelPlacement fastest_placement(const Experiment& experiment, const ModelSpec& model, const PlannerOptions& options) {
   try {
     return place(model, options);
   } catch (const InputError& error) {
     if (!options.memory_budget) throw;
-    fail<InputError>("{} (the head takes {} of the {} of memory_budget)", error.what(),
-                     format_bytes(budget - *options.memory_budget), format_bytes(budget));
+    const std::int64_t budget = experiment.min_budget(options.mesh.size());
+    fail<InputError>("{} (the head takes {} of the {} of {}memory_budget)", error.what(),
+                     format_bytes(budget - *options.memory_budget), format_bytes(budget),
+                     budget == experiment.memory_budget ? "" : "ranks.");
   }
 }
 
@@ -24,7 +26,7 @@ std::vector<PlacementConfig> fastest_placements(const Experiment& experiment) {
   const ModelSpec model = model_of(experiment, image_shape(experiment.data));
   PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
   options.automatic = true;
-  const ModelPlacement fastest = fastest_placement(model, options, experiment.min_budget());
+  const ModelPlacement fastest = fastest_placement(experiment, model, options);
   std::vector<Axis> axes;
   for (const Axis axis : layer_axes)
     if (options.mesh.size(axis) > 1) axes.push_back(axis);

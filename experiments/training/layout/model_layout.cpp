@@ -57,20 +57,22 @@ std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, 
   return slowness;
 }
 
-/// How much more each stage's memory weighs than that of the ranks with the largest budget, because the smallest budget
-/// of its ranks is smaller. Empty where all ranks have the same budget, or one has none.
-std::vector<double> tightness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule) {
-  if (experiment.ranks.memory_budget.empty()) return {};
+/// How much more the memory of each stage weighs because the smallest budget of its ranks is smaller than the largest.
+/// A rank without a budget counts as one that can hold everything, which is `all` bytes. Empty where ranks have no
+/// budgets of their own. `head`: the bytes that every rank has of a head over all of them.
+std::vector<double> tightness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule, double all,
+                                 std::int64_t head) {
+  if (experiment.ranks.memory_budget.empty() || experiment.min_budget(mesh.size()) == 0) return {};
   std::vector<double> smallest(static_cast<std::size_t>(schedule.stages()), std::numeric_limits<double>::max());
   double largest = 0;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    const auto budget = static_cast<double>(experiment.budget_of(rank));
-    if (budget == 0) return {};
-    largest = std::max(largest, budget);
+    const std::int64_t budget = experiment.budget_of(rank);
+    const double left = budget == 0 ? all : std::max(1.0, static_cast<double>(budget - head));
+    largest = std::max(largest, left);
     for (int stage = 0; stage < schedule.stages(); ++stage)
       if (schedule.has_stage(mesh.coordinates(rank).pp, stage)) {
         double& of_stage = smallest[static_cast<std::size_t>(stage)];
-        of_stage = std::min(of_stage, budget);
+        of_stage = std::min(of_stage, left);
       }
   }
   for (double& of_stage : smallest) of_stage = largest / of_stage;
@@ -97,7 +99,7 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
                          .optimizer_states = optimizer_states(train.optimizer),
                          .averages_weights = train.averages_weights,
                          .shards_optimizer = train.shard == ShardedState::optimizer};
-  if (const std::int64_t budget = experiment.min_budget(); budget > 0)
+  if (const std::int64_t budget = experiment.min_budget(mesh.size()); budget > 0)
     options.memory_budget =
         std::max<std::int64_t>(budget - planned_head_bytes(experiment, embedding_size(model), mesh), 0);
   return options;
@@ -145,7 +147,11 @@ StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const Mesh
       return StageLoads{.each = {seconds.begin(), seconds.end()}, .weights = slowness_of(experiment, mesh, schedule)};
     StageLoads all = stage_loads(loads(by), model, experiment, mesh, schedule, by);
     if (by == BalanceBy::time) all.weights = slowness_of(experiment, mesh, schedule);
-    if (by == BalanceBy::memory) all.weights = tightness_of(experiment, mesh, schedule);
+    if (by == BalanceBy::memory) {
+      const std::int64_t head =
+          experiment.head.is_everywhere() ? planned_head_bytes(experiment, embedding_size(model), mesh) : 0;
+      all.weights = tightness_of(experiment, mesh, schedule, all.sum(), head);
+    }
     return all;
   });
 }

@@ -1,9 +1,8 @@
 // Measures the costs of the stages of an experiment's pipeline, before and after the run, with the same trainer, engine
 // and kernels. On a wall clock one rank alone does the work of all ranks of the pipeline in a step, in the order of
 // their schedule. On plan as many ranks as share layers over tp do. Heads whose classes are shared over dp are measured
-// apart (head_profile.h). On a virtual clock all ranks of the run do a step
-// over links that take no time (ranks_profile.h), because what is in the cache depends on what the others have computed
-// since.
+// apart (head_profile.h). On a virtual clock all ranks of the run do a step over links that take no time
+// (ranks_profile.h), because what is in the cache depends on what the others have computed since.
 #pragma once
 
 #include <map>

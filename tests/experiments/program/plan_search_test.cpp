@@ -167,6 +167,11 @@ TEST_CASE("the ranks of a search may have budgets of their own" * doctest::test_
   CHECK(none.err.starts_with(
       "heddle: small: no layout that was tried fits into ranks.memory_budget: the smallest peak is "));
   CHECK(none.err.find(" times what rank 3 may hold, of ") != std::string::npos);
+  // Ranks past the end of the list have the common budget, and no layout fits into it.
+  experiment["memory_budget"] = 10'000;
+  experiment["ranks"] = {{"memory_budget", {0, 0, 0, 0}}};
+  CHECK(Searched(experiment)({"--ranks", "8"}).code == 3);
+  CHECK(Searched(experiment)({}).out.starts_with("small: the fastest layouts of 4 ranks\n"));
 }
 
 TEST_CASE("a search refuses a file with two copies of each stage, which it does not try") {

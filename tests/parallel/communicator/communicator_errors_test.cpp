@@ -106,6 +106,14 @@ TEST_CASE("calls that do not match are both printed") {
       },
       "rank 0, call 2: all_reduce(sum) f32[4,2], but rank 1, call 2: all_gather f32[4,2]");
   mismatch(
+      2,
+      [](Rank& rank, Communicator& all) {
+        std::vector<Work<Tensor>> started;
+        for (int i = 0; i < 20; ++i) started.push_back(all.all_reduce(rows_of(rank, 4, 2)));
+        all.all_reduce(rows_of(rank, 4, 2 + rank.index)).wait();
+      },
+      "rank 0, call 21: all_reduce(sum) f32[4,2], but rank 1, call 21: all_reduce(sum) f32[4,3]");
+  mismatch(
       3,
       [](Rank& rank, Communicator& all) {
         const DType dtype = rank.index == 2 ? DType::f64 : DType::f32;

@@ -24,13 +24,13 @@ class CloseTo {
   friend bool operator<=(double found, const CloseTo& limit) { return found < limit.value_ || limit.equals(found); }
   friend bool operator>=(double found, const CloseTo& limit) { return found > limit.value_ || limit.equals(found); }
   friend std::ostream& operator<<(std::ostream& out, const CloseTo& number) {
-    return out << number.value_ << " (1 +- " << number.tolerance_ << ")";
+    return out << number.value_ << " * (1 +- " << number.tolerance_ << ")";
   }
 
  private:
   bool equals(double found) const {
-    return found == value_ ||  // also infinite
-           std::abs(found - value_) <= tolerance_ * std::max(std::abs(found), std::abs(value_));
+    if (found == value_ || !std::isfinite(found) || !std::isfinite(value_)) return found == value_;
+    return std::abs(found - value_) <= tolerance_ * std::max(std::abs(found), std::abs(value_));
   }
 
   double value_;
