@@ -331,8 +331,7 @@ class Search {
   void gather() {
     const std::vector<WeighedLayout> all = ranked(known_layouts());
     if (result_.written && !result_.written->is_planned()) {
-      const std::string name = to_string(space_.written());
-      const auto same = [&](const WeighedLayout& each) { return to_string(each.layout) == name; };
+      const auto same = [this](const WeighedLayout& each) { return distance(each.layout, space_.written()) == 0; };
       if (const auto found = std::find_if(all.begin(), all.end(), same); found != all.end()) result_.written = *found;
     }
     result_.estimated = estimates_.size();
@@ -347,6 +346,7 @@ class Search {
     const std::vector<WeighedLayout> plans = known_in(plans_);
     result_.smallest = plans.empty() ? result_.front.back() : front_of(plans).back();
     gather_changes(all);
+    result_.layouts = known_layouts();  // without those that the checks have refused by now
   }
 
   /// Whether the experiment's checks accept the layout, which a plan of it has shown.

@@ -54,6 +54,8 @@ struct LayoutSearchResult {
   std::vector<WeighedLayout> best{};
   /// Those than which no other layout is both faster and smaller, from the fastest to the smallest.
   std::vector<WeighedLayout> front{};
+  /// All that were planned, and estimates of others, in no order.
+  std::vector<WeighedLayout> layouts{};
   /// For each option the fastest layout that fits and differs from the experiment's in that option alone.
   std::vector<LayoutChange> changes{};
   /// The layout with the smallest peak memory, planned if any is.

@@ -207,8 +207,11 @@ void add_plan(CLI::App& app, CommandCall& call) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->needs(search);
-  app.add_flag("--force", command->layouts.replaces, "with --search: replace the experiment that exists already")
+  app.add_option("--svg", command->layouts.svg,
+                 "with --search: also draw the step time and peak memory of the layouts of one variant into this file")
+      ->type_name("FILE.svg")
       ->needs(search);
+  app.add_flag("--force", command->layouts.replaces, "with --search: replace files that exist already")->needs(search);
   add_out_option(app, command->out,
                  "also write a results folder: summary.json and the files of a run; with --search, the experiment's "
                  "file (default: NAME_searched.json)");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "experiments/data/codecs/image_codecs.h"
+#include "experiments/program/target_file.h"
 #include "framework/error.h"
 #include "framework/scalars/permutation.h"
 
@@ -48,15 +49,6 @@ std::int64_t classes_of(const StoredImages& images) {
   std::int64_t classes = images.classes();
   for (std::int64_t i = 0; i < images.size(); ++i) classes = std::max(classes, images.label(i) + 1);
   return classes;
-}
-
-/// InputError if a target is there and may not be replaced, or never can be.
-void check_target(const fs::path& target, bool replace) {
-  std::error_code unknown;
-  const fs::file_status status = fs::symlink_status(target, unknown);
-  if (!fs::exists(status)) return;
-  if (!replace) fail<InputError>("{}: exists already; --force replaces it", target.string());
-  if (fs::is_directory(status)) fail<InputError>("{}: cannot be written: it is a folder", target.string());
 }
 
 /// Whether the file `property` is to be written.

@@ -62,13 +62,6 @@ std::string layout_table(std::span<const WeighedLayout> layouts, bool of_budget)
   return (common.empty() ? "" : fmt::format("all of them: {}\n", fmt::join(common, ", "))) + grid.to_text();
 }
 
-std::string figures_words(const WeighedLayout& weighed) {
-  const std::array seconds{weighed.figures.seconds};
-  const Unit unit = unit_of_seconds(seconds);
-  return fmt::format("{}{} {}, {}", weighed.is_planned() ? "" : estimate_mark, in_unit(seconds[0], unit), unit.name,
-                     format_bytes(weighed.figures.bytes));
-}
-
 bool has_estimates(const LayoutSearchResult& result) {
   const auto is_estimated = [](const WeighedLayout& each) { return !each.is_planned(); };
   return std::any_of(result.best.begin(), result.best.end(), is_estimated) ||
@@ -89,6 +82,13 @@ std::string changes_table(const LayoutReport& report) {
 }
 
 }  // namespace
+
+std::string figures_words(const WeighedLayout& weighed) {
+  const std::array seconds{weighed.figures.seconds};
+  const Unit unit = unit_of_seconds(seconds);
+  return fmt::format("{}{} {}, {}", weighed.is_planned() ? "" : estimate_mark, in_unit(seconds[0], unit), unit.name,
+                     format_bytes(weighed.figures.bytes));
+}
 
 std::string layout_text(const LayoutReport& report) {
   const LayoutSearchResult& result = report.result;

@@ -1,5 +1,5 @@
-// What `heddle plan --search` prints: the best layouts, what single changes of the experiment bring, and which layouts
-// trade time for memory.
+// What `heddle plan --search` prints and draws: the best layouts, what single changes of the experiment bring, and
+// which layouts trade time for memory.
 #pragma once
 
 #include <span>
@@ -23,6 +23,12 @@ struct LayoutReport {
 std::string layout_text(const LayoutReport& report);
 /// `file`: the experiment that was written.
 std::string layouts_json(const std::string& name, std::span<const LayoutReport> reports, const std::string& file);
+/// The picture of a search that has found a layout, as one self-contained file: step time to the right, peak memory of
+/// the fullest rank upwards. Every layout has a title with its options and figures.
+std::string layouts_svg(const LayoutReport& report);
+
+/// `79.2 ms, 12 MiB`, behind a ~ if they are estimated.
+std::string figures_words(const WeighedLayout& weighed);
 
 /// Where no layout fits: the one that needs the least, and the category that takes most of it.
 std::string why_none_fits(const LayoutReport& report);

@@ -6,6 +6,7 @@
 #include "experiments/config/writer.h"
 #include "experiments/program/interruption_signals.h"
 #include "experiments/program/plan/layout_report.h"
+#include "experiments/program/target_file.h"
 #include "experiments/results/progress.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
@@ -33,17 +34,29 @@ LayoutFreedom freedom_of(const std::vector<std::string>& words) {
   return freedom;
 }
 
+/// Refuses, before the search, a file that could not be written after it.
+void check_written_file(std::string_view option, const std::filesystem::path& file, bool replaces) {
+  check_target(file, replaces);
+  if (const std::filesystem::path folder = file.parent_path();
+      !folder.empty() && !std::filesystem::is_directory(folder))
+    fail<InputError>("{}: there is no folder {}", option, folder.string());
+}
+
 std::filesystem::path file_of(const LayoutSearchCommand& command, const std::string& study) {
   const std::filesystem::path file =
       command.out.empty() ? std::filesystem::path(study + "_searched.json") : command.out;
   if (file.extension() != ".json")
     fail<InputError>("--out: with --search, expected a file .json, got {}", file.string());
-  if (!command.replaces && std::filesystem::exists(file))
-    fail<InputError>("{}: exists already; --force replaces it", file.string());
-  if (const std::filesystem::path folder = file.parent_path();
-      !folder.empty() && !std::filesystem::is_directory(folder))
-    fail<InputError>("--out: there is no folder {}", folder.string());
+  check_written_file("--out", file, command.replaces);
   return file;
+}
+
+void check_picture(const LayoutSearchCommand& command, const Study<Experiment>& study) {
+  if (command.svg.empty()) return;
+  if (study.variants.size() > 1)
+    fail<InputError>("--svg: expected an experiment with one variant, {} has {}", study.name, study.variants.size());
+  if (command.svg.extension() != ".svg") fail<InputError>("--svg: expected a file .svg, got {}", command.svg.string());
+  check_written_file("--svg", command.svg, command.replaces);
 }
 
 /// The search of one variant, whose experiment becomes that of the fastest layout if one fits.
@@ -87,6 +100,7 @@ LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, 
 int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, const Console& console) {
   const LayoutFreedom freedom = freedom_of(command.allowed);
   const std::filesystem::path file = file_of(command, study.name);
+  check_picture(command, study);
   Progress progress(console.err, console.terminal);
   InterruptionSignals signals({SIGINT, SIGTERM}, "the search ends with the best layout so far");
   Interruption& interruption = signals.interruption();
@@ -128,6 +142,10 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
   for (const std::string& error : errors)
     console.err << fmt::format("heddle: {}, so that it is not in the experiment\n", error);
   console.err << fmt::format("experiment: {}\n", file.string());
+  if (!command.svg.empty()) {
+    write_file_atomically(command.svg, layouts_svg(reports.front()));
+    console.err << fmt::format("picture: {}\n", command.svg.string());
+  }
   if (reports.back().result.is_interrupted) return 128 + interruption.signal;
   constexpr int out_of_memory = 3;
   return errors.empty() ? 0 : out_of_memory;

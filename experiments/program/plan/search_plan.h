@@ -17,13 +17,14 @@ struct LayoutSearchCommand {
   std::optional<std::int64_t> ranks{};   // absent: as many as each variant's mesh has
   std::vector<std::string> allowed{};    // words of Allowed
   std::filesystem::path out{};           // the experiment that is written; empty: NAME_searched.json
-  bool replaces = false;                 // whether it may replace a file
+  std::filesystem::path svg{};           // a picture of the layouts; empty: none
+  bool replaces = false;                 // whether these may replace files
   bool json = false;
 };
 
 /// Returns the exit code: 0; 3 if nothing fits for one of the variants, which is then left out; 128 + n after the
-/// signal n, which ends the search with the best so far. InputError if no mesh has this number of ranks, or the file
-/// exists; OutOfMemory if nothing fits for any variant.
+/// signal n, which ends the search with the best so far. InputError if no mesh has this number of ranks, a file
+/// exists, or several variants would have the same picture; OutOfMemory if nothing fits for any variant.
 int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, const Console& console);
 
 }  // namespace heddle

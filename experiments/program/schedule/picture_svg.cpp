@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "experiments/program/schedule/picture.h"
-#include "framework/description/html_text.h"
+#include "experiments/results/pictures/svg_parts.h"
 
 namespace heddle {
 
@@ -16,10 +16,6 @@ constexpr int row_height = 24;
 constexpr int left_margin = 60;
 constexpr int top = 56;
 constexpr std::string_view critical_stroke = "stroke=\"#c0262d\" stroke-width=\"2\"";
-
-std::string text_at(double x, double y, std::string_view text, std::string_view more = "") {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, more, html_text(text));
-}
 
 class Drawing {
  public:
@@ -38,13 +34,7 @@ class Drawing {
   std::string draw() const {
     const double width = left_margin + end_ * pixels_ + 20;
     const double height = y(rows_) + 40 + (is_cut() ? 20 : 0);
-    std::string svg = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
-        "{1:.0f}\" "
-        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<title>{2}</title>\n"
-        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-        std::max(width, 720.0), height, html_text(title_));
-    svg += text_at(left_margin, 20, title_, " font-size=\"15\" font-weight=\"bold\"") + legend();
+    std::string svg = begin_svg_file(std::max(width, 720.0), height, title_, left_margin) + legend();
     for (std::size_t rank = 0; rank < rows_; ++rank) svg += rows_of(rank);
     return svg + messages() + axis() + note() + "</svg>\n";
   }
@@ -85,7 +75,7 @@ class Drawing {
   /// `marks`: which of the actions are on the critical path; null: none.
   std::string row(std::string_view label, double y, const std::vector<TimedAction>& actions,
                   const std::vector<bool>* marks) const {
-    std::string svg = text_at(8, y + 16, label);
+    std::string svg = svg_text(8, y + 16, label);
     svg += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"#f0f0f0\"/>\n", left_margin,
                        y + 1, end_ * pixels_, row_height - 2);
     for (std::size_t first = 0; first < actions.size();) {
@@ -149,17 +139,17 @@ class Drawing {
     for (const ActionLook& look : looks_in(timeline_)) {
       svg += fmt::format("<rect x=\"{:.0f}\" y=\"32\" width=\"14\" height=\"14\" fill=\"{}\"/>\n", at,
                          look.web_colours[0]);
-      svg += text_at(at + 19, 44, look.meaning);
+      svg += svg_text(at + 19, 44, look.meaning);
       at += 40 + 7 * static_cast<double>(look.meaning.size());
     }
     if (critical_ != nullptr) {
       constexpr std::string_view meaning = "on the critical path";
       svg += fmt::format("<rect x=\"{:.0f}\" y=\"32\" width=\"14\" height=\"14\" fill=\"none\" {}/>\n", at,
                          critical_stroke);
-      svg += text_at(at + 19, 44, meaning);
+      svg += svg_text(at + 19, 44, meaning);
       at += 40 + 7 * static_cast<double>(meaning.size());
     }
-    return svg + text_at(at, 44, chunks_.any() ? "darker: every other stage of a rank" : "");
+    return svg + svg_text(at, 44, chunks_.any() ? "darker: every other stage of a rank" : "");
   }
 
   std::string axis() const {
@@ -171,15 +161,15 @@ class Drawing {
       if (digit * power >= least) step = digit * power;
     std::string svg;
     for (int i = 0; i * step <= end_ * (1 + 1e-9); ++i)
-      svg += text_at(x(i * step), y(rows_) + 16, plain_number(i * step));
-    return svg + text_at(8, y(rows_) + 16, "time");
+      svg += svg_text(x(i * step), y(rows_) + 16, plain_number(i * step));
+    return svg + svg_text(8, y(rows_) + 16, "time");
   }
 
   std::string note() const {
     if (!is_cut()) return "";
-    return text_at(left_margin, y(rows_) + 40,
-                   fmt::format("Cut: {} of {} ranks, the time up to {} of {}.", rows_, timeline_.ranks.size(),
-                               plain_number(end_), plain_number(timeline_.makespan())));
+    return svg_text(left_margin, y(rows_) + 40,
+                    fmt::format("Cut: {} of {} ranks, the time up to {} of {}.", rows_, timeline_.ranks.size(),
+                                plain_number(end_), plain_number(timeline_.makespan())));
   }
 
   const Timeline& timeline_;

@@ -1,4 +1,5 @@
 // `heddle plan --search`, as a user sees it.
+#include <cstdlib>
 #include <fstream>
 
 #include <doctest/doctest.h>
@@ -53,6 +54,18 @@ std::int64_t fullest(const Json& variant) {
   return most;
 }
 
+std::size_t count_in(const std::string& text, std::string_view word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+/// Whether Python reads the file as XML.
+bool is_xml(const std::string& file) {
+  const std::string command = "python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' '" + file + "'";
+  return std::system(command.c_str()) == 0;
+}
+
 }  // namespace
 
 TEST_CASE("the experiment that a search writes has the step and the memory that were predicted" *
@@ -101,6 +114,90 @@ TEST_CASE("a search prints tables, the bound, and what it has tried" *
   CHECK(written["name"] == "small_searched");
   CHECK(written["memory_budget"] == 32'000'000);
   CHECK(written["device"] == "cpu");
+}
+
+TEST_CASE("the picture of a search has the front, the file's layout, the fastest one and the budget" *
+          doctest::test_suite(test::long_under_sanitizers)) {
+  Json experiment = pipeline();
+  experiment["name"] = "small & sharp's";
+  const Searched search(experiment);
+  const std::string file = (search.folder / "front.svg").string();
+  const Called called = search({"--json", "--budget", "430kB", "--allow", "recompute", "--svg", file});
+  CHECK(called.err == "experiment: " + search.out + "\npicture: " + file + "\n");
+  const Json found = Json::parse(called.out)["searches"][0];
+  const std::string svg = read_file(file, 1 << 20);
+  CHECK(is_xml(file));
+  CHECK(count_in(svg, "<circle class=\"front\"") == found["front"].size());
+  CHECK(count_in(svg, "<circle class=\"plan\"") > found["front"].size());
+  CHECK(count_in(svg, "<title>pp 4, gpipe, 4 micro-batches: ") > 0);
+  for (const char* const text :
+       {"<title>small &amp; sharp&#39;s: step time and peak memory of layouts of 4 ranks</title>",
+        "<path class=\"budget\"", ">budget 420 KiB<", "<path class=\"written\"", ">file<", ">the file: pp 4, ",
+        "<path class=\"fastest\"", ">fastest<", ">the fastest that fits: ", ">planned<", ">step time (us)<",
+        ">peak memory of the fullest rank (KiB)<"})
+    CHECK_MESSAGE(count_in(svg, text) == 1, text);
+}
+
+TEST_CASE(
+    "the picture of a search leaves out a budget that is far above all layouts, and marks a file that is the best") {
+  Json experiment = pipeline();
+  experiment["mesh"] = Json::object();
+  const Searched first(experiment);
+  REQUIRE(first({}).code == 0);
+  const Searched search(Json::parse(read_file(first.out, 1 << 20)));
+  const std::string file = (search.folder / "front.svg").string();
+  REQUIRE(search({"--budget", "8GB", "--svg", file}).code == 0);
+  const std::string svg = read_file(file, 1 << 20);
+  CHECK(is_xml(file));
+  CHECK(count_in(svg, ">budget 7.45 GiB, above this picture<") == 1);
+  CHECK(count_in(svg, "class=\"budget\"") == 0);
+  CHECK(count_in(svg, ">the file, the fastest that fits: 1 rank, ") == 1);
+  CHECK(count_in(svg, "class=\"written\"") == 0);
+  CHECK(count_in(svg, ">estimated (~)<") == 0);
+}
+
+TEST_CASE("the picture of a search among many ranks has hollow estimates and logarithmic axes" *
+          doctest::test_suite(test::long_under_sanitizers)) {
+  Json experiment = pipeline();
+  experiment["train"]["batch"] = 8192;
+  const Searched search(experiment);
+  const std::string file = (search.folder / "front.svg").string();
+  const Called called = search({"--ranks", "1024", "--allow", "micro_batches", "--json", "--svg", file});
+  REQUIRE(called.code == 0);
+  const std::string svg = read_file(file, 1 << 20);
+  CHECK(is_xml(file));
+  CHECK(count_in(svg, "<circle class=\"front\"") == Json::parse(called.out)["searches"][0]["front"].size());
+  CHECK(count_in(svg, "<circle class=\"estimate\"") > 0);
+  for (const char* const text : {">estimated (~)<", ">step time (ms), logarithmic<", ">the file on 4 ranks: pp 4, ",
+                                 " slower or larger layouts.<"})
+    CHECK_MESSAGE(count_in(svg, text) == 1, text);
+}
+
+TEST_CASE("a picture of a search that could not be written is refused before the search") {
+  const Searched search(pipeline());
+  const auto refused = [](const Searched& searched, const std::string& svg) {
+    const Called called = searched({"--svg", svg});
+    CHECK(called.code == 2);
+    CHECK_FALSE(std::filesystem::exists(searched.out));
+    return called.err;
+  };
+  const std::string png = (search.folder / "front.png").string();
+  CHECK(refused(search, png) == "heddle: --svg: expected a file .svg, got " + png + "\n");
+  CHECK(refused(search, (search.folder / "none/front.svg").string()) ==
+        "heddle: --svg: there is no folder " + (search.folder / "none").string() + "\n");
+  const std::string svg = (search.folder / "front.svg").string();
+  std::ofstream(svg) << "mine";
+  CHECK(refused(search, svg) == "heddle: " + svg + ": exists already; --force replaces it\n");
+  CHECK(read_file(svg, 100) == "mine");
+  CHECK(search({"--ranks", "1", "--svg", svg, "--force"}).code == 0);
+  CHECK(read_file(svg, 1 << 20).starts_with("<svg "));
+  const std::string folder = (search.folder / "folder.svg").string();
+  std::filesystem::create_directory(folder);
+  CHECK(search({"--svg", folder, "--force"}).err == "heddle: " + folder + ": cannot be written: it is a folder\n");
+  Json study = pipeline();
+  study["variants"] = {{{"name", "one"}}, {{"name", "two"}}};
+  CHECK(refused(Searched(study), (search.folder / "both.svg").string()) ==
+        "heddle: --svg: expected an experiment with one variant, small has 2\n");
 }
 
 TEST_CASE("a search does not replace a file, unless it is told to") {
@@ -261,6 +358,7 @@ TEST_CASE("wrong options of a search are errors") {
   CHECK(without_search({"--budget", "32GB"}) == "heddle: plan: --budget is for --maximise and --search\n");
   CHECK(without_search({"--ranks", "2"}) == "heddle: --ranks requires --search\n");
   CHECK(without_search({"--allow", "recompute"}) == "heddle: --allow requires --search\n");
+  CHECK(without_search({"--svg", "front.svg"}) == "heddle: --svg requires --search\n");
   CHECK(without_search({"--force"}) == "heddle: --force requires --search\n");
   CHECK(without_search({"--search", "--maximise", "head.classes"}) == "heddle: --maximise excludes --search\n");
 }

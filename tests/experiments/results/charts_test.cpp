@@ -1,5 +1,5 @@
 // Figures of values that floating-point numbers hardly tell apart.
-#include "experiments/results/charts.h"
+#include "experiments/results/pictures/charts.h"
 
 #include <cstddef>
 #include <string>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "experiments/results/pictures/chart_axis.h"
 
 namespace heddle::test::charts_test {
 
@@ -33,6 +35,12 @@ TEST_CASE("an axis has its ticks at round numbers") {
   const std::string chart = line_chart(lines, "step", "loss", 600);
   CHECK(count_of("class=\"grid\"", chart) == 7);
   for (const char* const tick : {">0<", ">1<", ">2<", ">3<", ">4<", ">5<", ">6<"}) CHECK(count_of(tick, chart) >= 1);
+}
+
+TEST_CASE("a logarithmic axis has ticks at 1, 2 and 5 where there is room, and at powers of ten otherwise") {
+  CHECK(ChartAxis(3, 60, 0, 100, true).ticks(6) == std::vector<double>{5, 10, 20, 50});
+  CHECK(ChartAxis(0.5, 5e4, 0, 100, true).ticks(6) == std::vector<double>{1, 10, 100, 1000, 10'000});
+  CHECK(tick_text(10'000) == "10000");
 }
 
 }  // namespace heddle::test::charts_test

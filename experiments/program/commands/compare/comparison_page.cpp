@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
 #include "experiments/program/commands/compare/comparison.h"
-#include "experiments/results/charts.h"
+#include "experiments/results/pictures/charts.h"
 #include "notebooks_export/embedded_files.h"
 #include "notebooks_export/page.h"
 

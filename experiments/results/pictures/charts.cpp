@@ -1,12 +1,13 @@
-#include "experiments/results/charts.h"
+#include "experiments/results/pictures/charts.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "experiments/results/pictures/chart_axis.h"
+#include "experiments/results/pictures/svg_parts.h"
 #include "framework/description/html_text.h"
 #include "framework/description/text.h"
 
@@ -35,7 +36,7 @@ constexpr double character = 6.6;  // about the width of one, in pixels
 constexpr double legend_row = 18;
 
 std::string text_at(double x, double y, std::string_view anchor, std::string_view text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, html_text(text));
+  return svg_text(x, y, text, fmt::format(" text-anchor=\"{}\"", anchor));
 }
 
 /// The class of the i-th series.
@@ -49,53 +50,6 @@ std::string begin_svg(double width, double height, std::string_view label) {
       "xmlns=\"http://www.w3.org/2000/svg\">\n",
       html_text(label), width, height, width, height);
 }
-
-/// Numbers at distances of 1, 2 or 5 times a power of ten, at most one more than `most`: fewer where the distance is
-/// below the rounding of the numbers.
-std::vector<double> ticks_of(double least, double greatest, int most) {
-  const double rough = (greatest - least) / most;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  const double share = rough / power;
-  const double step = power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
-  std::vector<double> ticks;
-  const double first = std::ceil(least / step) * step;
-  for (int i = 0; i <= most; ++i) {
-    const double exact = first + i * step;
-    if (!(exact <= greatest + step * 1e-9)) break;
-    const double tick = std::abs(exact) < step * 1e-9 ? 0 : exact;
-    if (ticks.empty() || tick > ticks.back()) ticks.push_back(tick);
-  }
-  return ticks;
-}
-
-/// An axis from the smallest to the largest of its values, linear or logarithmic.
-class ChartAxis {
- public:
-  ChartAxis(double least, double greatest, double from, double to, bool logarithmic = false)
-      : from_(from), to_(to), is_log_(logarithmic) {
-    if (!(greatest > least)) greatest = least + std::max(std::abs(least), 1.0);
-    least_ = at(least);
-    greatest_ = at(greatest);
-  }
-  double operator()(double value) const { return from_ + (at(value) - least_) / (greatest_ - least_) * (to_ - from_); }
-  std::vector<double> ticks(int most) const {
-    if (!is_log_) return ticks_of(least_, greatest_, most);
-    std::vector<double> ticks;
-    const double step = std::max(1.0, std::ceil((greatest_ - least_) / most));
-    for (double power = std::ceil(least_ - 1e-9); power <= greatest_ + 1e-9; power += step)
-      ticks.push_back(std::pow(10, power));
-    return ticks;
-  }
-
- private:
-  double at(double value) const { return is_log_ ? std::log10(value) : value; }
-
-  double from_;
-  double to_;
-  bool is_log_;
-  double least_ = 0;
-  double greatest_ = 0;
-};
 
 /// Rows of names with their colours, from `top` on.
 class Legend {
@@ -137,10 +91,6 @@ class Legend {
   std::vector<std::pair<double, int>> places_;
   int rows_ = 0;
 };
-
-std::string tick_text(double value) {
-  return fmt::format("{:.4g}", value);
-}
 
 /// A line through the points, of which at most one in each half pixel is kept.
 std::string path_of(const LineSeries& line, const ChartAxis& x, const ChartAxis& y) {

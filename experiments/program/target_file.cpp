@@ -1,0 +1,19 @@
+#include "experiments/program/target_file.h"
+
+#include <system_error>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace fs = std::filesystem;
+
+void check_target(const fs::path& target, bool replace) {
+  std::error_code unknown;
+  const fs::file_status status = fs::symlink_status(target, unknown);
+  if (!fs::exists(status)) return;
+  if (!replace) fail<InputError>("{}: exists already; --force replaces it", target.string());
+  if (fs::is_directory(status)) fail<InputError>("{}: cannot be written: it is a folder", target.string());
+}
+
+}  // namespace heddle
