@@ -340,8 +340,9 @@ class Search {
       if (result_.best.size() == max_best || !each.fits) break;
       if (is_accepted(each)) result_.best.push_back(each);
     }
-    for (const WeighedLayout& each : front_of(all))
-      if (is_accepted(each)) result_.front.push_back(each);
+    const auto is_refused = [this](const WeighedLayout& each) { return !is_accepted(each); };
+    do result_.front = front_of(known_layouts());
+    while (std::ranges::any_of(result_.front, is_refused));
     if (result_.front.empty()) space_.refuse_all(refusals_);
     const std::vector<WeighedLayout> plans = known_in(plans_);
     result_.smallest = plans.empty() ? result_.front.back() : front_of(plans).back();

@@ -11,17 +11,18 @@ measured = [name for name in names if (memory["variant"] == name).any()]
 hidden = measured[max_bars:]
 measured = measured[:max_bars]
 if measured:
-    budgets = [budget_of(name) for name in measured]
+    ranks_of = {name: sorted(set(memory[memory["variant"] == name]["rank"])) for name in measured}
+    budgets = {(name, rank): budget_of(name, rank) for name in measured for rank in ranks_of[name]}
     # A budget far above all bars would make them invisible: it is then only named.
-    drawn_budgets = [budget if budget <= 3 * totals.max() else 0 for budget in budgets]
-    most = max([totals.max(), *drawn_budgets])
+    drawn_budgets = {key: budget for key, budget in budgets.items() if 0 < budget <= 3 * totals.max()}
+    most = max([totals.max(), *drawn_budgets.values()])
     unit, size = binary_unit(most)
     columns = min(len(measured), 3)
     rows = math.ceil(len(measured) / columns)
     figure, axes = plt.subplots(rows, columns, figsize=(page_width, 0.6 + 2.6 * rows), sharey=True, squeeze=False)
     for axis in axes.flat[len(measured) :]:
         axis.set_visible(False)
-    for axis, name, budget in zip(axes.flat, measured, drawn_budgets):
+    for axis, name in zip(axes.flat, measured):
         ranks = memory[memory["variant"] == name].pivot(index="rank", columns="category", values="bytes")
         below = pd.Series(0.0, index=ranks.index)
         for category, colour in colours.items():
@@ -29,8 +30,13 @@ if measured:
             below += ranks[category] / size
         mean = below[below > 0].mean()  # without ranks whose processes have ended
         axis.axhline(mean, color="black", linewidth=1, linestyle=":")
-        if budget:
-            axis.axhline(budget / size, color="black", linewidth=1.5, linestyle="--")
+        drawn = [drawn_budgets.get((name, rank), 0) / size for rank in ranks.index]
+        if any(drawn) and min(drawn) == max(drawn):
+            axis.axhline(drawn[0], color="black", linewidth=1.5, linestyle="--")
+        else:
+            for rank, budget in zip(ranks.index, drawn):
+                if budget:
+                    axis.plot([rank - 0.5, rank + 0.5], [budget, budget], color="black", linewidth=1.5, linestyle="--")
         status = variants[names.index(name)]["status"]
         title = plain(name) if status == "ok" else f"{plain(name)} ({status})"
         axis.set_title(f"{title}\nmax/mean {below.max() / mean:.2f}" if mean > 0 else title)
@@ -45,12 +51,12 @@ if measured:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     handles.append(plt.Line2D([], [], color="black", linewidth=1, linestyle=":"))
     labels.append("mean of the ranks")
-    if any(drawn_budgets):
+    if drawn_budgets:
         handles.append(plt.Line2D([], [], color="black", linewidth=1.5, linestyle="--"))
         labels.append("budget")
-    elif any(budgets):
+    elif any(budgets.values()):
         handles.append(plt.Line2D([], [], linestyle=""))
-        labels.append(f"budget: {max(budgets) / size:,.0f} {unit}, above")
+        labels.append(f"budget: {max(budgets.values()) / size:,.0f} {unit}, above")
     legend_of_all(figure, handles, labels, columns=4)
     show_figure(figure, "memory", "Peak memory of each rank, by category")
     if hidden:

@@ -95,10 +95,18 @@ def parse_memory(text):
 
 
 def parse_budgets(text):
-    """The bytes that each rank of a variant may hold; 0 is no bound."""
+    """The bytes that a rank of a variant may hold; 0 is no bound."""
     experiment = json.loads(text)
-    budgets = {each["name"]: each["patch"].get("memory_budget") for each in experiment.get("variants", [])}
-    return lambda name: budgets.get(name) or experiment.get("memory_budget") or 0
+    patches = {each["name"]: each["patch"] for each in experiment.get("variants", [])}
+
+    def budget_of(name, rank):
+        patch = patches.get(name, {})
+        listed = (experiment.get("ranks") or {}).get("memory_budget")
+        listed = (patch.get("ranks") or {}).get("memory_budget", listed) or []
+        common = patch.get("memory_budget", experiment.get("memory_budget")) or 0
+        return listed[rank] if rank < len(listed) else common
+
+    return budget_of
 
 
 def parse_summary(text):
@@ -119,7 +127,7 @@ names = [variant["name"] for variant in variants]
 memory = read_results("memory.csv", parse_memory)
 metrics = read_results("metrics.jsonl", parse_metrics) if Path("metrics.jsonl").exists() else parse_metrics("")
 
-budget_of = read_results("experiment.json", parse_budgets) if Path("experiment.json").exists() else lambda name: 0
+budget_of = read_results("experiment.json", parse_budgets) if Path("experiment.json").exists() else lambda name, rank: 0
 
 
 def plain(name, longest=24):

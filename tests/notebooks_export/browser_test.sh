@@ -31,7 +31,7 @@ cat >"$work/study.json" <<'END'
     {"name": "serial", "patch": {"train": {"micro_batches": 1}}},
     {"name": "naive", "patch": {"mesh": {"pp": 2}, "pipeline": {"schedule": "naive"}, "train": {"micro_batches": 1}}},
     {"name": "gpipe, a name that is far too long for the label of an axis", "patch": {"mesh": {"pp": 2}, "pipeline": {"schedule": "gpipe", "recompute": "always"}}},
-    {"name": "zb_h1", "patch": {"mesh": {"pp": 2}, "pipeline": {"schedule": "zb_h1"}}},
+    {"name": "zb_h1", "patch": {"mesh": {"pp": 2}, "pipeline": {"schedule": "zb_h1"}, "ranks": {"memory_budget": [180000, 150000]}}},
     {"name": "interleaved", "patch": {"mesh": {"pp": 2}, "pipeline": {"schedule": "interleaved"}}},
     {"name": "$data-parallel$ _2_", "patch": {"mesh": {"dp": 2}, "memory_budget": 0}}
   ]

@@ -80,12 +80,9 @@ std::vector<double> seconds_of(const Layouts& layouts) {
   for (const WeighedLayout* const each : layouts) seconds.push_back(each->figures.seconds);
   return seconds;
 }
-double memory_of(const WeighedLayout& layout) {
-  return static_cast<double>(layout.figures.bytes);
-}
-std::vector<double> memories_of(const Layouts& layouts) {
+std::vector<double> memories_of(const LayoutReport& report, const Layouts& layouts) {
   std::vector<double> memories;
-  for (const WeighedLayout* const each : layouts) memories.push_back(memory_of(*each));
+  for (const WeighedLayout* const each : layouts) memories.push_back(report.memory_of(*each));
   return memories;
 }
 double max_of(const std::vector<double>& values) {
@@ -93,14 +90,15 @@ double max_of(const std::vector<double>& values) {
 }
 
 /// The front, the file's layout, and what is near them.
-Layouts layouts_to_draw(const LayoutSearchResult& result) {
+Layouts layouts_to_draw(const LayoutReport& report) {
+  const LayoutSearchResult& result = report.result;
   Layouts drawn;
   for (const WeighedLayout& each : result.front) drawn.push_back(&each);
   if (result.written) drawn.push_back(&*result.written);
   const double max_seconds = max_drawn_ratio * max_of(seconds_of(drawn));
-  const double max_memory = max_drawn_ratio * max_of(memories_of(drawn));
+  const double max_memory = max_drawn_ratio * max_of(memories_of(report, drawn));
   for (const WeighedLayout& each : result.layouts)
-    if (each.figures.seconds <= max_seconds && memory_of(each) <= max_memory) drawn.push_back(&each);
+    if (each.figures.seconds <= max_seconds && report.memory_of(each) <= max_memory) drawn.push_back(&each);
   return drawn;
 }
 
@@ -119,10 +117,10 @@ std::string axis_heading(std::string_view what, const Unit& unit, const ChartAxi
   return heading(what, unit) + (axis.is_logarithmic() ? ", logarithmic" : "");
 }
 
-std::string title_of(const WeighedLayout& weighed) {
+std::string title_of(const LayoutReport& report, const WeighedLayout& weighed) {
   const Layout& layout = weighed.layout;
   return fmt::format("{}, {}, {}: {}", value_of(layout, LayoutOption::mesh), value_of(layout, LayoutOption::schedule),
-                     counted(layout.micro_batches, "micro-batch", "micro-batches"), figures_words(weighed));
+                     counted(layout.micro_batches, "micro-batch", "micro-batches"), figures_words(report, weighed));
 }
 
 std::string outline_of(const Mark& mark) {
@@ -133,11 +131,11 @@ class LayoutPicture {
  public:
   explicit LayoutPicture(const LayoutReport& report)
       : report_(report),
-        drawn_(layouts_to_draw(report.result)),
+        drawn_(layouts_to_draw(report)),
         time_(unit_of_seconds(seconds_of(drawn_))),
-        memory_(unit_of_bytes(memories_of(drawn_))),
-        budget_(static_cast<double>(report.budget)),
-        has_budget_line_(report.budget > 0 && budget_ <= max_budget_ratio * max_of(memories_of(drawn_))),
+        memory_(report.memory_unit(memories_of(report, drawn_))),
+        budget_(report.memory_limit()),
+        has_budget_line_(budget_ > 0 && budget_ <= max_budget_ratio * max_of(memories_of(report, drawn_))),
         x_(axis_over(seconds_of(drawn_), time_, plot_left, plot_right)),
         y_(memory_axis()) {}
 
@@ -154,20 +152,20 @@ class LayoutPicture {
 
  private:
   ChartAxis memory_axis() const {
-    std::vector<double> memories = memories_of(drawn_);
+    std::vector<double> memories = memories_of(report_, drawn_);
     if (has_budget_line_) memories.push_back(budget_);
     return axis_over(std::move(memories), memory_, plot_bottom, plot_top);
   }
   double y_of(double memory) const { return y_(memory / memory_.size); }
   Pixel place_of(const WeighedLayout& layout) const {
-    return {x_(layout.figures.seconds / time_.size), y_of(memory_of(layout))};
+    return {x_(layout.figures.seconds / time_.size), y_of(report_.memory_of(layout))};
   }
 
   /// The file's layout and the fastest one, which may be the same.
   std::vector<Mark> marks() const {
     const LayoutSearchResult& result = report_.result;
     const WeighedLayout& best = result.best.front();
-    std::string fastest = report_.budget > 0 ? "the fastest that fits" : "the fastest";
+    std::string fastest = budget_ > 0 ? "the fastest that fits" : "the fastest";
     std::vector<Mark> marks;
     if (result.written && distance(result.written->layout, best.layout) == 0) {
       fastest = "the file, " + fastest;
@@ -198,7 +196,7 @@ class LayoutPicture {
     for (const Mark& mark : marks())
       add(fmt::format("<path {}/>", outline_of(mark)),
           fmt::format("{}: {}, {}", mark.meaning, value_of(mark.layout->layout, LayoutOption::mesh),
-                      figures_words(*mark.layout)));
+                      figures_words(report_, *mark.layout)));
     begin_row();
     add(fmt::format("<circle r=\"3\" {}/>", plan_style), "planned");
     if (!std::all_of(drawn_.begin(), drawn_.end(), [](const auto* each) { return each->is_planned(); }))
@@ -242,7 +240,7 @@ class LayoutPicture {
     const Pixel at = place_of(layout);
     dots_.push_back(at);
     return fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>\n", kind,
-                       at.x, at.y, radius, html_text(title_of(layout)));
+                       at.x, at.y, radius, html_text(title_of(report_, layout)));
   }
 
   /// The estimates lie below the plans. Of dots at the same pixel, one is drawn, so that the file stays small.
@@ -295,8 +293,8 @@ class LayoutPicture {
   }
 
   std::string budget() {
-    if (report_.budget == 0) return "";
-    const std::string text = "budget " + format_bytes(report_.budget);
+    if (budget_ == 0) return "";
+    const std::string text = report_.rank_budgets.empty() ? "budget " + format_bytes(report_.budget) : "budgets";
     const auto at = [](double y, bool ends) { return LabelPlace{{ends ? plot_right - 8 : plot_left + 8, y}, ends}; };
     if (!has_budget_line_)
       return label(text + ", above this picture", {at(plot_top + 15, true), at(plot_top + 15, false)}, orange);
@@ -316,7 +314,7 @@ class LayoutPicture {
     for (const double below : {-10.0, 20.0, 4.0, -28.0, 38.0})
       for (const bool ends : {false, true}) places.push_back({{at.x + (ends ? -13 : 13), at.y + below}, ends});
     return fmt::format("<path class=\"{}\" transform=\"translate({:.1f} {:.1f})\" {}><title>{}</title></path>\n",
-                       mark.kind, at.x, at.y, outline_of(mark), html_text(title_of(*mark.layout))) +
+                       mark.kind, at.x, at.y, outline_of(mark), html_text(title_of(report_, *mark.layout))) +
            label(mark.name, places, mark.colour);
   }
 

@@ -24,9 +24,8 @@ std::string_view short_name(LayoutOption option) {
 
 constexpr const char* estimate_mark = "~";
 
-/// A table of layouts. Options that are the same in all of them are listed above it instead. `of_budget`: memory is
-/// that of the rank that is fullest in relation to its budget.
-std::string layout_table(std::span<const WeighedLayout> layouts, bool of_budget) {
+/// A table of layouts. Options that are the same in all of them are listed above it instead.
+std::string layout_table(const LayoutReport& report, std::span<const WeighedLayout> layouts) {
   std::vector<LayoutOption> columns;
   std::vector<std::string> common;
   for (const LayoutOption option : all_of<LayoutOption>) {
@@ -40,13 +39,13 @@ std::string layout_table(std::span<const WeighedLayout> layouts, bool of_budget)
       common.push_back(fmt::format("{} {}", name_of(option), first));
   }
   Column seconds;
-  Column bytes;
+  Column memories;
   for (const WeighedLayout& each : layouts) {
     seconds.add(each.figures.seconds);
-    bytes.add(of_budget ? 100 * each.figures.fullness : static_cast<double>(each.figures.bytes));
+    memories.add(report.memory_of(each));
   }
   const Unit time = unit_of_seconds(seconds.values());
-  const Unit memory = of_budget ? Unit{"% of its budget", 1} : unit_of_bytes(bytes.values());
+  const Unit memory = report.memory_unit(memories.values());
   std::vector<std::string> headings;
   for (const LayoutOption option : columns) headings.emplace_back(short_name(option));
   headings.push_back(heading("step time", time));
@@ -56,7 +55,7 @@ std::string layout_table(std::span<const WeighedLayout> layouts, bool of_budget)
     std::vector<std::string> row;
     for (const LayoutOption option : columns) row.push_back(value_of(layouts[i].layout, option));
     row.push_back((layouts[i].is_planned() ? "" : estimate_mark) + seconds.cell(i, time));
-    row.push_back(bytes.cell(i, memory));
+    row.push_back(memories.cell(i, memory));
     grid.add(std::move(row));
   }
   return (common.empty() ? "" : fmt::format("all of them: {}\n", fmt::join(common, ", "))) + grid.to_text();
@@ -77,17 +76,34 @@ std::string changes_table(const LayoutReport& report) {
     grid.add({std::string(name_of(change.option)), value_of(written.layout, change.option),
               value_of(change.changed.layout, change.option),
               percent(change.changed.figures.seconds, written.figures.seconds),
-              percent(static_cast<double>(change.changed.figures.bytes), static_cast<double>(written.figures.bytes))});
+              percent(report.memory_of(change.changed), report.memory_of(written))});
   return grid.to_text();
 }
 
 }  // namespace
 
-std::string figures_words(const WeighedLayout& weighed) {
+double LayoutReport::memory_of(const WeighedLayout& weighed) const {
+  return rank_budgets.empty() ? static_cast<double>(weighed.figures.bytes) : 100 * weighed.figures.fullness;
+}
+
+Unit LayoutReport::memory_unit(std::span<const double> memories) const {
+  return rank_budgets.empty() ? unit_of_bytes(memories) : Unit{"% of the rank's budget", 1};
+}
+
+std::string LayoutReport::memory_words(const WeighedLayout& weighed) const {
+  if (rank_budgets.empty()) return format_bytes(weighed.figures.bytes);
+  return significant(memory_of(weighed)) + " % of the rank's budget";
+}
+
+double LayoutReport::memory_limit() const {
+  return rank_budgets.empty() ? static_cast<double>(budget) : 100;
+}
+
+std::string figures_words(const LayoutReport& report, const WeighedLayout& weighed) {
   const std::array seconds{weighed.figures.seconds};
   const Unit unit = unit_of_seconds(seconds);
   return fmt::format("{}{} {}, {}", weighed.is_planned() ? "" : estimate_mark, in_unit(seconds[0], unit), unit.name,
-                     format_bytes(weighed.figures.bytes));
+                     report.memory_words(weighed));
 }
 
 std::string layout_text(const LayoutReport& report) {
@@ -97,15 +113,14 @@ std::string layout_text(const LayoutReport& report) {
                   !report.rank_budgets.empty() ? " within ranks.memory_budget"
                   : report.budget > 0          ? " within " + format_bytes(report.budget) + " each"
                                                : "");
-  const bool of_budget = !report.rank_budgets.empty();
-  text += layout_table(result.best, of_budget);
+  text += layout_table(report, result.best);
   if (result.written)
     text += fmt::format("\nthe file itself ({}): {}{}\n", value_of(result.written->layout, LayoutOption::mesh),
-                        figures_words(*result.written), result.written->fits ? "" : ", which does not fit");
+                        figures_words(report, *result.written), result.written->fits ? "" : ", which does not fit");
   if (result.written && !result.changes.empty())
     text += "\nthe best change of each option alone, compared with the file\n" + changes_table(report);
   text += "\ntime against memory: no layout that was tried is both faster and smaller than one of these\n" +
-          layout_table(result.front, of_budget);
+          layout_table(report, result.front);
   const std::array bound{result.bound};
   const Unit unit = unit_of_seconds(bound);
   text += fmt::format(
@@ -131,20 +146,21 @@ std::string layout_text(const LayoutReport& report) {
 
 std::string why_none_fits(const LayoutReport& report) {
   const WeighedLayout& smallest = report.result.smallest;
-  const bool is_each = report.rank_budgets.empty();
-  std::string why = fmt::format(
-      "{}: no layout that was tried fits into {}: the smallest peak is {}{}, of {}", report.name,
-      is_each ? format_bytes(report.budget) + " per rank" : "ranks.memory_budget", format_bytes(smallest.figures.bytes),
-      is_each ? ""
-              : fmt::format(", {} times what rank {} may hold", significant(smallest.figures.fullness),
-                            smallest.figures.rank),
-      to_string(smallest.layout));
-  if (smallest.figures.peak) {
-    const auto& bytes = smallest.figures.peak->bytes;
+  const LayoutFigures& figures = smallest.figures;
+  const std::string least =
+      report.rank_budgets.empty()
+          ? fmt::format("into {} per rank: the smallest peak is {}", format_bytes(report.budget),
+                        format_bytes(figures.bytes))
+          : fmt::format(
+                "into ranks.memory_budget: the one that exceeds it least takes {} on rank {}, {} times its budget",
+                format_bytes(figures.bytes), figures.rank, significant(figures.fullness));
+  std::string why =
+      fmt::format("{}: no layout that was tried fits {}, of {}", report.name, least, to_string(smallest.layout));
+  if (figures.peak) {
+    const auto& bytes = figures.peak->bytes;
     const auto largest = std::max_element(bytes.begin(), bytes.end());
     const auto category = static_cast<Category>(largest - bytes.begin());
-    why +=
-        fmt::format("; there {} of rank {} take {}", name_of(category), smallest.figures.rank, format_bytes(*largest));
+    why += fmt::format("; there {} of rank {} take {}", name_of(category), figures.rank, format_bytes(*largest));
   }
   return why;
 }

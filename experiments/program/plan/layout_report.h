@@ -4,8 +4,10 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "experiments/layout_search/layout_search.h"
+#include "framework/description/byte_units.h"
 
 namespace heddle {
 
@@ -17,6 +19,14 @@ struct LayoutReport {
   std::vector<std::int64_t> rank_budgets{};  // ranks.memory_budget
   std::int64_t budget = 0;                   // 0: none
   LayoutSearchResult result{};
+
+  /// The memory of a layout's fullest rank: in bytes or, where ranks have budgets of their own, in percent of its
+  /// budget.
+  double memory_of(const WeighedLayout& weighed) const;
+  Unit memory_unit(std::span<const double> memories) const;
+  std::string memory_words(const WeighedLayout& weighed) const;
+  /// In the same measure; 0: none.
+  double memory_limit() const;
 };
 
 /// The tables of a search that has found a layout.
@@ -27,8 +37,8 @@ std::string layouts_json(const std::string& name, std::span<const LayoutReport> 
 /// the fullest rank upwards. Every layout has a title with its options and figures.
 std::string layouts_svg(const LayoutReport& report);
 
-/// `79.2 ms, 12 MiB`, behind a ~ if they are estimated.
-std::string figures_words(const WeighedLayout& weighed);
+/// `79.2 ms, 12 MiB` or `79.2 ms, 92.4 % of the rank's budget`, behind a ~ if they are estimated.
+std::string figures_words(const LayoutReport& report, const WeighedLayout& weighed);
 
 /// Where no layout fits: the one that needs the least, and the category that takes most of it.
 std::string why_none_fits(const LayoutReport& report);

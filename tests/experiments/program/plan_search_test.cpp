@@ -247,7 +247,7 @@ TEST_CASE("the ranks of a search may have budgets of their own" * doctest::test_
   const Called called = search({});
   REQUIRE(called.code == 0);
   CHECK(called.out.starts_with("small: the fastest layouts of 4 ranks within ranks.memory_budget\n"));
-  CHECK(called.out.find("peak memory (% of its budget)") != std::string::npos);
+  CHECK(called.out.find("peak memory (% of the rank's budget)") != std::string::npos);
   const Json plan = first_variant(test::call({"plan", search.out, "--json"}));
   CHECK(plan["status"] == "ok");
   const Json found = Json::parse(search({"--force", "--json"}).out)["searches"][0];
@@ -262,8 +262,8 @@ TEST_CASE("the ranks of a search may have budgets of their own" * doctest::test_
   const Called none = Searched(experiment)({});
   CHECK(none.code == 3);
   CHECK(none.err.starts_with(
-      "heddle: small: no layout that was tried fits into ranks.memory_budget: the smallest peak is "));
-  CHECK(none.err.find(" times what rank 3 may hold, of ") != std::string::npos);
+      "heddle: small: no layout that was tried fits into ranks.memory_budget: the one that exceeds it least takes "));
+  CHECK(none.err.find(" on rank 3, ") != std::string::npos);
   // Ranks past the end of the list have the common budget, and no layout fits into it.
   experiment["memory_budget"] = 10'000;
   experiment["ranks"] = {{"memory_budget", {0, 0, 0, 0}}};

@@ -48,8 +48,9 @@ TEST_CASE("a cut by memory gives a rank with a quarter of the memory fewer bytes
   experiment.memory_budget = 4'000'000;
   experiment.ranks.memory_budget = {4'000'000, 1'000'000};
   CHECK(peak_of(1) < 0.6 * even);
-  experiment.memory_budget = 0;  // the others have no limit, and can hold everything
-  experiment.ranks.memory_budget = {0, 1'000'000};
+  // The others have no limit, and can hold everything.
+  experiment.memory_budget = 0;
+  experiment.ranks.memory_budget = {0, static_cast<std::int64_t>(0.6 * even)};
   CHECK(peak_of(1) < 0.6 * even);
 }
 
