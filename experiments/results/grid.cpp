@@ -78,7 +78,7 @@ std::string Grid::to_text() const {
   const std::size_t gap = min_width(widths, default_gap) <= table_width ? default_gap : 1;
   const std::size_t others = min_width(widths, gap) - std::min(widths[0], min_first);
   const std::size_t first = std::max(table_width - std::min<std::size_t>(table_width, others), min_first);
-  if (!blurs_names(rows, first)) widths[0] = std::min(widths[0], first);
+  if (!keeps_first_whole_ && !blurs_names(rows, first)) widths[0] = std::min(widths[0], first);
   std::string text;
   for (const auto& row : rows) {
     std::string line = shorten(row[0], widths[0]);

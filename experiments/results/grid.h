@@ -15,6 +15,8 @@ class Grid {
   explicit Grid(std::vector<std::string> headers) : rows_{std::move(headers)} {}
 
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// Does not shorten the first column, however wide the rows become.
+  void keep_first_whole() { keeps_first_whole_ = true; }
   /// A row that is too wide is made to fit: the first column is shortened, then the units of the headers move into a
   /// line of their own, then the space between the columns shrinks. The first column stays whole, however wide, if
   /// different names would become equal.
@@ -22,6 +24,7 @@ class Grid {
 
  private:
   std::vector<std::vector<std::string>> rows_;
+  bool keeps_first_whole_ = false;
 };
 
 /// Three significant digits, without an exponent.

@@ -39,7 +39,7 @@ struct PlannerOptions {
   }
   /// Whether states and averages are sharded over the ranks that sum a parameter's gradient (ZeRO-1).
   bool shards_optimizer = false;
-  /// The bytes of the model that a rank may hold.
+  /// The bytes of the model that a rank may hold, or the ranks of a pipeline together.
   std::optional<std::int64_t> memory_budget{};
   /// Every layer may be placed in any way along every axis, whatever the user requested.
   bool automatic = false;

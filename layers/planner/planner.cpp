@@ -189,9 +189,15 @@ class Planner {
     if (!options_.memory_budget) return shortest_path(graph);
     std::optional<GraphPath> path = shortest_path_within(graph, *options_.memory_budget);
     if (!path)
-      fail<InputError>("the model: no placement fits into {} per rank, the least that is possible is {}",
-                       format_bytes(*options_.memory_budget), format_bytes(path_of_fewest_bytes(graph).bytes));
+      fail<InputError>("the model: no placement fits into {}, the least that is possible is {}", budget_words(),
+                       format_bytes(path_of_fewest_bytes(graph).bytes));
     return *std::move(path);
+  }
+
+  std::string budget_words() const {
+    const int stages = options_.mesh.size(Axis::pp);
+    return fmt::format("{} {}", format_bytes(*options_.memory_budget),
+                       stages == 1 ? "per rank" : fmt::format("for the stages of {} ranks together", stages));
   }
 
   const ModelSpec& model_;

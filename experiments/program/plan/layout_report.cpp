@@ -51,6 +51,7 @@ std::string layout_table(const LayoutReport& report, std::span<const WeighedLayo
   headings.push_back(heading("step time", time));
   headings.push_back(heading("peak memory", memory));
   Grid grid(headings);
+  grid.keep_first_whole();
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     std::vector<std::string> row;
     for (const LayoutOption option : columns) row.push_back(value_of(layouts[i].layout, option));
@@ -128,6 +129,7 @@ std::string layout_text(const LayoutReport& report) {
       "reads of memory. The fastest layout takes {} % more.\n",
       in_unit(result.bound, unit), unit.name,
       significant(100 * (result.best.front().figures.seconds / result.bound - 1)));
+  text += "times are modelled: kernels by `profile`, messages by `links`\n";
   if (result.norm_groups)
     text +=
         fmt::format("All layouts let batch norms normalise {} of the batch, as the file does (--allow norm_groups).\n",

@@ -125,7 +125,9 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
         {study.variants.size() == 1 ? name : member.name, [&root = member.root](Describer& d) { describe(d, root); }});
   }
   interruption.is_heeded = false;
-  if (bodies.empty()) fail<OutOfMemory>("{}", fmt::join(errors, "\n"));
+  if (bodies.empty())
+    fail<OutOfMemory>("{}\nlarger budgets, more ranks, or --allow recompute,offload,micro_batches may help",
+                      fmt::join(errors, "\n"));
   write_file_atomically(file, write_experiment(bodies));
   if (command.json) {
     console.out << layouts_json(study.name, reports, file.string());
@@ -140,7 +142,7 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
     console.err << fmt::format("heddle: warning: interrupted before the search of {}, which {} not in the experiment\n",
                                fmt::join(left_out, ", "), left_out.size() == 1 ? "is" : "are");
   for (const std::string& error : errors)
-    console.err << fmt::format("heddle: {}, so that it is not in the experiment\n", error);
+    console.err << fmt::format("heddle: {}; this variant is not in the experiment\n", error);
   console.err << fmt::format("experiment: {}\n", file.string());
   if (!command.svg.empty()) {
     write_file_atomically(command.svg, layouts_svg(reports.front()));

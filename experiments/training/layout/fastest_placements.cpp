@@ -1,6 +1,9 @@
 #include "experiments/training/layout/fastest_placements.h"
 
+#include <algorithm>
+
 #include "experiments/training/layout/model_layout.h"
+#include "experiments/training/layout/planned_head.h"
 #include "framework/error.h"
 #include "framework/tensors/memory.h"
 
@@ -14,8 +17,9 @@ ModelPlacement fastest_placement(const Experiment& experiment, const ModelSpec& 
   } catch (const InputError& error) {
     if (!options.memory_budget) throw;
     const std::int64_t budget = experiment.min_budget(options.mesh.size());
+    const std::int64_t head = planned_head_bytes(experiment, embedding_size(model), options.mesh);
     fail<InputError>("{} (the head takes {} of the {} of {}memory_budget)", error.what(),
-                     format_bytes(budget - *options.memory_budget), format_bytes(budget),
+                     format_bytes(std::min(head, budget)), format_bytes(budget),
                      budget == experiment.memory_budget ? "" : "ranks.");
   }
 }

@@ -99,9 +99,12 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
                          .optimizer_states = optimizer_states(train.optimizer),
                          .averages_weights = train.averages_weights,
                          .shards_optimizer = train.shard == ShardedState::optimizer};
-  if (const std::int64_t budget = experiment.min_budget(mesh.size()); budget > 0)
-    options.memory_budget =
-        std::max<std::int64_t>(budget - planned_head_bytes(experiment, embedding_size(model), mesh), 0);
+  if (const std::int64_t budget = experiment.min_budget(mesh.size()); budget > 0) {
+    // The planner places the layers of all stages, and each rank of a pipeline has its part of them.
+    const std::int64_t parts = mesh.size(Axis::pp) / mesh.size(Axis::copies);
+    const std::int64_t left = budget - planned_head_bytes(experiment, embedding_size(model), mesh);
+    options.memory_budget = parts * std::clamp<std::int64_t>(left, 0, (std::int64_t{1} << 53) / parts);
+  }
   return options;
 }
 
