@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 
+#include "experiments/layout_search/pareto_front.h"
 #include "experiments/training/experiment_checks.h"
 #include "framework/error.h"
 
@@ -14,6 +15,8 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t max_best = 10;
+/// A layout whose estimated memory exceeds its budget by at most this factor is planned like one that fits.
+constexpr double max_memory_error = 1.34;
 /// Descents from estimates begin at so many layouts.
 constexpr std::size_t max_starts = 6;
 /// A change is planned unless its estimate is worse than that of the layout before by more than this factor.
@@ -73,16 +76,17 @@ class Search {
     return work_ + work_of(layout) <= share * options_.max_work;
   }
 
-  WeighedLayout weighed(const Layout& layout, const LayoutFigures& figures) const {
-    return {layout, figures, !has_budget_ || figures.fullness <= 1};
+  WeighedLayout weighed(const Layout& layout, const LayoutFigures& figures, double max_fullness = 1) const {
+    return {layout, figures, !has_budget_ || figures.fullness <= max_fullness};
   }
 
   template <class Weigh>
-  const Weighed& remembered(std::map<std::string, Weighed>& known, const Layout& layout, const Weigh& weigh) {
+  const Weighed& remembered(std::map<std::string, Weighed>& known, const Layout& layout, double max_fullness,
+                            const Weigh& weigh) {
     const auto [entry, is_new] = known.try_emplace(to_string(layout));
     if (!is_new) return entry->second;
     try {
-      entry->second = weighed(layout, weigh());
+      entry->second = weighed(layout, weigh(), max_fullness);
       has_found_ = true;
     } catch (const InputError& error) {
       refuse(layout, error);
@@ -99,10 +103,10 @@ class Search {
   }
 
   const Weighed& estimated(const Layout& layout) {
-    return remembered(estimates_, layout, [&] { return estimator_.estimate(layout); });
+    return remembered(estimates_, layout, max_memory_error, [&] { return estimator_.estimate(layout); });
   }
   const Weighed& planned(const Layout& layout) {
-    return remembered(plans_, layout, [&] {
+    return remembered(plans_, layout, 1, [&] {
       work_ += work_of(layout);
       const LayoutFigures figures = planner_.plan(space_.experiment(layout));
       if (weighed(layout, figures).fits)
@@ -126,7 +130,7 @@ class Search {
 
   /// Best first.
   std::vector<WeighedLayout> ranked(std::vector<WeighedLayout> layouts) const {
-    std::stable_sort(layouts.begin(), layouts.end(), [this](const auto& a, const auto& b) { return is_better(a, b); });
+    std::ranges::stable_sort(layouts, [this](const auto& a, const auto& b) { return is_better(a, b); });
     return layouts;
   }
 
@@ -188,9 +192,8 @@ class Search {
     };
     static_assert(all_of<LayoutOption>.front() == LayoutOption::mesh);
     for (const WeighedLayout& start : best_of_meshes(ranked(starts))) improve(start, Goal::seconds);
-    improve(*std::min_element(starts.begin(), starts.end(),
-                              [this](const auto& a, const auto& b) { return is_better(a, b, Goal::bytes); }),
-            Goal::bytes);
+    const auto is_smaller = [this](const auto& a, const auto& b) { return is_better(a, b, Goal::bytes); };
+    improve(*std::ranges::min_element(starts, is_smaller), Goal::bytes);
   }
 
   /// The first layout of each mesh, on which the other options depend most, up to `max_starts`.
@@ -317,22 +320,13 @@ class Search {
     return weighed(estimate.layout, figures);
   }
 
-  /// Those than which none is both faster and smaller, from the fastest on.
-  static std::vector<WeighedLayout> front_of(std::vector<WeighedLayout> all) {
-    std::sort(all.begin(), all.end(), [](const WeighedLayout& a, const WeighedLayout& b) {
-      return std::pair(a.figures.seconds, a.figures.fullness) < std::pair(b.figures.seconds, b.figures.fullness);
-    });
-    std::vector<WeighedLayout> front;
-    for (const WeighedLayout& each : all)
-      if (front.empty() || each.figures.fullness < front.back().figures.fullness) front.push_back(each);
-    return front;
-  }
-
   void gather() {
     const std::vector<WeighedLayout> all = ranked(known_layouts());
     if (result_.written && !result_.written->is_planned()) {
-      const auto same = [this](const WeighedLayout& each) { return distance(each.layout, space_.written()) == 0; };
-      if (const auto found = std::find_if(all.begin(), all.end(), same); found != all.end()) result_.written = *found;
+      const auto is_written = [this](const WeighedLayout& each) {
+        return distance(each.layout, space_.written()) == 0;
+      };
+      if (const auto found = std::ranges::find_if(all, is_written); found != all.end()) result_.written = *found;
     }
     result_.estimated = estimates_.size();
     result_.planned = plans_.size();
