@@ -1,4 +1,5 @@
 // The transport nccl: failures of NCCL or of a rank, and devices that it does not support.
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -47,15 +48,23 @@ TEST_CASE("nccl: a rank that fails ends the others, and all abort their communic
 
 TEST_CASE("nccl: a receive that is under way when its sender fails is aborted") {
   NcclOnHost nccl;
+  std::atomic<bool> has_started = false;
+  const auto until = [](const auto& condition) {
+    for (int i = 0; i < 60'000 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(1));
+  };
   fails(
       nccl, on_nccl(2, nccl),
-      [&nccl](Rank& rank) {
-        if (rank.index == 1)
-          for (int i = 0; i < 2; ++i) (void)rank.world.recv(0).wait();
+      [&](Rank& rank) {
+        if (rank.index == 1) {
+          (void)rank.world.recv(0).wait();
+          until([&] { return has_started.load(); });  // a sender whose receiver is there would send at once
+          (void)rank.world.recv(0).wait();
+        }
         rank.world.send(large(rank), 1).wait();
         const Work<void> sending = rank.world.send(large(rank), 1);
+        has_started = true;
         // Until the receiver is within its second call of NCCL, for a message that is never sent.
-        for (int i = 0; i < 60'000 && nccl.counts().exchanges < 3; ++i) std::this_thread::sleep_for(milliseconds(1));
+        until([&] { return nccl.counts().exchanges == 3; });
         throw std::runtime_error("a simulated failure");
       },
       "rank 0 failed: a simulated failure");

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <ostream>
 #include <utility>
 
 #include "parallel/transports/processes/nccl/nccl.h"
@@ -25,6 +26,11 @@ class NcclOnHost : public Nccl {
     int broadcasts = 0;
     int exchanges = 0;
     bool operator==(const Counts&) const = default;
+    friend std::ostream& operator<<(std::ostream& out, const Counts& counts) {
+      return out << counts.communicators << " communicators, " << counts.closed << " closed, " << counts.aborted
+                 << " aborted; " << counts.all_gathers << " all_gathers, " << counts.broadcasts << " broadcasts, "
+                 << counts.exchanges << " exchanges";
+    }
   };
   /// A fault on one rank of a communicator with this number of ranks.
   struct Fault {
