@@ -117,8 +117,8 @@ std::unique_ptr<Device> make_device(const WorldOptions& options, int rank) {
   BackendOptions own = options.backend_options;
   own.threads = threads_per_rank(options);
   if (!own.gpu) own.gpu = gpu_of_process(options);
-  const auto at = static_cast<std::size_t>(rank);
-  const auto budget = at < options.rank_budgets.size() ? options.rank_budgets[at] : options.memory_budget;
+  const auto budget =
+      options.rank_budgets.empty() ? options.memory_budget : options.rank_budgets.at(static_cast<std::size_t>(rank));
   return std::make_unique<Device>(make_backend(options.backend, own), rank, budget);
 }
 

@@ -46,7 +46,7 @@ struct WorldOptions {
   RandomKey key{};
   /// The largest number of bytes that a rank may hold.
   std::optional<std::int64_t> memory_budget{};
-  /// One for each rank, in place of memory_budget; ranks past the end have that.
+  /// One for each rank, in place of memory_budget; if empty, all have that.
   std::vector<std::optional<std::int64_t>> rank_budgets{};
   ClockOptions clock{};
   /// How long a wait may take before it fails and names the peer that did not respond; multiplied by the number of

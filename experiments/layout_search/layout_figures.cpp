@@ -30,8 +30,6 @@ double activation_bytes(const RunPlan& plan, int stage, const StageLoads& loads)
 
 }  // namespace
 
-RankBudgets::RankBudgets(const Experiment& experiment) : RankBudgets(experiment, mesh_of(experiment)) {}
-
 RankBudgets::RankBudgets(const Experiment& experiment, const Mesh& mesh)
     : experiment_(experiment), has_any_(experiment.min_budget(mesh.size()) > 0) {
   for (int pp = 0; pp < mesh.size(Axis::pp); ++pp) tightest_.push_back(mesh.rank({.pp = pp}));
@@ -52,7 +50,7 @@ LayoutFigures LayoutPlanner::plan(const Experiment& experiment) {
   const VariantResult result =
       run_variant(experiment, experiment.name, {.dataset = dataset_, .asks_bytes_only = true, .profiles = &profiles_});
   if (result.status != VariantResult::Status::ok) fail<RankFailed>("{}", result.error);
-  const RankBudgets budgets(experiment);
+  const RankBudgets budgets(experiment, mesh_of(experiment));
   const auto fullness = [&](const RankResult& rank) {
     return budgets.fullness(rank.rank, static_cast<double>(rank.peak.total()));
   };
@@ -177,7 +175,7 @@ LayoutFigures LayoutEstimator::memory_of(const Experiment& experiment, const Run
     const std::int64_t head = planned_head_bytes(experiment, embedding_size(*plan.model), plan.placement->mesh);
     for (double& of_rank : held) of_rank += static_cast<double>(head);
   }
-  const RankBudgets budgets(experiment);
+  const RankBudgets budgets(experiment, plan.placement->mesh);
   LayoutFigures fullest;
   for (int pp = 0; pp < static_cast<int>(held.size()); ++pp) {
     const int rank = budgets.tightest(pp);

@@ -31,15 +31,13 @@ struct LayoutFigures {
 /// How full ranks are whose budgets may differ.
 class RankBudgets {
  public:
-  explicit RankBudgets(const Experiment& experiment);
+  RankBudgets(const Experiment& experiment, const Mesh& mesh);
   /// The bytes as a part of the rank's budget; 0 if it has none. If no rank has a budget: the bytes.
   double fullness(int rank, double bytes) const;
   /// The rank with the smallest budget of those with this coordinate along pp.
   int tightest(int pp) const { return tightest_[static_cast<std::size_t>(pp)]; }
 
  private:
-  RankBudgets(const Experiment& experiment, const Mesh& mesh);
-
   const Experiment& experiment_;
   bool has_any_;
   std::vector<int> tightest_;
@@ -94,7 +92,7 @@ class LayoutEstimator {
   LayoutFigures figures_of(const Experiment& experiment, const PlacedModel& placed, Schedule schedule);
   StageProfile profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
                           const StageLoads& loads);
-  /// The bytes that each rank of a pipeline holds, and which is the fullest. `kept`: what it keeps for the backward at
+  /// The fullest rank of a pipeline, and the bytes that it holds. `kept`: what it keeps for the backward at
   /// most.
   LayoutFigures memory_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
                           const StageLoads& loads, std::span<const double> kept) const;

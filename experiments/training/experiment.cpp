@@ -225,6 +225,7 @@ std::int64_t Experiment::budget_of(int rank) const {
 }
 
 std::int64_t Experiment::min_budget(int count) const {
+  if (ranks.memory_budget.empty()) return memory_budget;
   std::int64_t smallest = 0;
   for (int rank = 0; rank < count; ++rank)
     if (const std::int64_t budget = budget_of(rank); budget > 0 && (smallest == 0 || budget < smallest))

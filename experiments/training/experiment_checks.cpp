@@ -231,12 +231,13 @@ void check(const Experiment& e) {
   if (e.clock == ClockType::virtual_time && e.threads > 1)
     refuse("/threads", "expected 1, got {}: a virtual clock sees the CPU time of a rank's own thread only", e.threads);
   const auto ranks = static_cast<std::size_t>(mesh_of(e).size());
-  if (e.ranks.speed.size() > ranks)
-    refuse("/ranks/speed", "expected at most {} speed{}, one for each rank, got {}", ranks, ranks == 1 ? "" : "s",
-           e.ranks.speed.size());
-  if (e.ranks.memory_budget.size() > ranks)
-    refuse("/ranks/memory_budget", "expected at most {} number{}, one for each rank, got {}", ranks,
-           ranks == 1 ? "" : "s", e.ranks.memory_budget.size());
+  const auto check_number = [ranks](std::string_view pointer, std::string_view what, std::size_t number) {
+    if (number > ranks)
+      refuse(std::string(pointer), "expected at most {} {}{}, one for each rank, got {}", ranks, what,
+             ranks == 1 ? "" : "s", number);
+  };
+  check_number("/ranks/speed", "speed", e.ranks.speed.size());
+  check_number("/ranks/memory_budget", "number", e.ranks.memory_budget.size());
   check_data(e);
   check_offload(e);
   check_head_work(e);

@@ -139,12 +139,11 @@ class VariantRun {
         predicted_seconds(experiment_, *plan_, profile_stages(experiment_, *dataset_, *plan_, stage_profiles_));
   }
 
-  /// If the stages do not fit into memory, the run may not either; if it does, predict_again says why there is none.
   void predict_if_it_fits() {
     try {
       predict();
     } catch (const OutOfMemory&) {
-      result_.predicted_seconds.reset();
+      // The run may not fit either, and says so; if it does, predict_again says why there is no prediction.
     }
   }
 

@@ -54,9 +54,8 @@ const std::vector<NodeSpread>& PlacementCosts::spreads(AxisSet axes) const {
   if (!known.empty()) return known;
   const Mesh& mesh = options_.mesh;
   std::set<NodeSpread> different;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
+  for (int rank = 0; rank < mesh.size(); ++rank)
     if (mesh.first_over(axes, rank) == rank) different.insert(spread_of(options_.links, mesh.ranks_over(axes, rank)));
-  }
   known.assign(different.begin(), different.end());
   return known;
 }

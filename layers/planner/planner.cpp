@@ -23,8 +23,7 @@ constexpr std::array<Parallel, 7> all_kinds{Parallel::data, Parallel::replicate,
 std::optional<Parallel> requested_along(Axis axis, const ModelSpec::Application& application,
                                         const PlannerOptions& options) {
   if (options.automatic || !application.request) return {};
-  const Axis default_axis = options.mesh.size(Axis::tp) > 1 ? Axis::tp : Axis::dp;
-  const bool is_over = application.request->over.value_or(default_axis) == axis;
+  const bool is_over = application.request->over.value_or(options.mesh.default_axis()) == axis;
   return is_over ? application.request->kind : application.request->other;
 }
 

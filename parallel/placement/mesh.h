@@ -106,6 +106,8 @@ class Mesh {
 
   int size() const { return sizes_.dp * sizes_.pp * sizes_.tp; }
   int size(Axis axis) const { return axis == Axis::copies ? copies_ : sizes_[axis]; }
+  /// The axis of a placement that names none: tp, or dp if tp has one rank.
+  Axis default_axis() const { return sizes_.tp > 1 ? Axis::tp : Axis::dp; }
   /// The size of a group of ranks that differ along these axes only.
   int size(AxisSet axes) const;
   Coordinates coordinates(int rank) const;

@@ -58,6 +58,8 @@ CLI::Option& add_raw_weights_option(CLI::App& app, bool& raw);
 CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file);
 /// `--placements written|auto`
 CLI::Option& add_placements_option(CLI::App& app, bool& automatic);
+/// A check that refuses an empty argument, such as a variable of the shell that is not set.
+std::function<std::string(const std::string&)> not_empty(std::string expected);
 /// `--out DIR`
 CLI::Option& add_out_option(CLI::App& app, std::filesystem::path& out, const std::string& help);
 

@@ -1,4 +1,7 @@
+#include <utility>
+
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "experiments/program/commands/command.h"
 
@@ -32,9 +35,14 @@ CLI::Option& add_placements_option(CLI::App& app, bool& automatic) {
               ->check(CLI::IsMember({"written", "auto"}));
 }
 
+std::function<std::string(const std::string&)> not_empty(std::string expected) {
+  return [expected = std::move(expected)](const std::string& text) {
+    return text.empty() ? fmt::format("expected {}, got \"\"", expected) : "";
+  };
+}
+
 CLI::Option& add_out_option(CLI::App& app, std::filesystem::path& out, const std::string& help) {
-  const auto check = [](const std::string& path) { return path.empty() ? "expected a folder, got \"\"" : ""; };
-  return *app.add_option("--out", out, help)->check(check);
+  return *app.add_option("--out", out, help)->check(not_empty("a folder"));
 }
 
 }  // namespace heddle

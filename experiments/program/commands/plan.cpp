@@ -177,13 +177,6 @@ int plan_command(const PlanCommand& command, const Console& console) {
 
 }  // namespace
 
-/// Refuses an empty argument, as that of a shell's variable that is not set.
-std::function<std::string(const std::string&)> given(std::string expected) {
-  return [expected = std::move(expected)](const std::string& text) {
-    return text.empty() ? fmt::format("expected {}, got \"\"", expected) : std::string();
-  };
-}
-
 void add_plan(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<PlanCommand>();
   add_experiment_option(app, command->file);
@@ -196,9 +189,8 @@ void add_plan(CLI::App& app, CommandCall& call) {
           ->type_name("FIELD");
   app.add_option("--budget", command->budget,
                  "with --maximise or --search: the bytes of each rank: 32GB, 32GiB or 4096 (default: memory_budget; "
-                 "with --search, also "
-                 "ranks.memory_budget)")
-      ->check(given("bytes such as 32GB"))
+                 "with --search, also ranks.memory_budget)")
+      ->check(not_empty("bytes such as 32GB"))
       ->type_name("BYTES");
   CLI::Option* const search =
       app.add_flag("--search", command->search,
@@ -217,7 +209,7 @@ void add_plan(CLI::App& app, CommandCall& call) {
       ->needs(search);
   app.add_option("--svg", command->layouts.svg,
                  "with --search: also draw the step time and peak memory of the layouts of one variant into this file")
-      ->check(given("a file .svg"))
+      ->check(not_empty("a file .svg"))
       ->type_name("FILE.svg")
       ->needs(search);
   app.add_flag("--force", command->layouts.replaces, "with --search: replace files that exist already")->needs(search);

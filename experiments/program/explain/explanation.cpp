@@ -36,8 +36,8 @@ std::vector<ExplainedHead> heads_of(const Experiment& experiment, const ModelSpe
 
 /// The costs of the model if every layer that does not follow its neighbours is placed in this way.
 PlacementTotals totals_of(ModelSpec model, const PlannerOptions& options, const Wanted& wanted) {
-  const AxisUse use = options.mesh.size(Axis::tp) > 1 ? AxisUse{Axis::tp, options.mesh.size(Axis::tp)}
-                                                      : AxisUse{Axis::dp, options.mesh.size(Axis::dp)};
+  const Axis axis = options.mesh.default_axis();
+  const AxisUse use{axis, options.mesh.size(axis)};
   model.clear_requests();
   for (std::size_t i = 0; i < model.applications().size(); ++i) {
     const ModelSpec::Application& application = model.applications()[i];

@@ -21,15 +21,15 @@ constexpr double plot_left = 76;
 constexpr double plot_right = picture_width - 20;
 constexpr double plot_top = 84;
 constexpr double plot_bottom = picture_height - 72;
-constexpr double text_character = 6.6;  // about the width of one, in pixels
 /// An axis whose values span more than this factor is logarithmic.
 constexpr double max_linear_ratio = 20;
-/// Layouts that exceed the front and the file by more than this factor are left out, and so is the line of such a
-/// budget: they would leave little room for the rest.
+/// Layouts that exceed the front and the file by more than this factor are left out: they would leave little room for
+/// the rest.
 constexpr double max_drawn_ratio = 1.5;
+/// The line of a budget is left out if the budget exceeds what is drawn by more than this factor.
 constexpr double max_budget_ratio = 4;
 
-// Of Okabe and Ito (2008), which the colour-blind can tell apart.
+// Colours that readers with colour-blindness tell apart (Okabe and Ito 2008).
 constexpr std::string_view blue = "#0072b2";
 constexpr std::string_view green = "#009e73";
 constexpr std::string_view orange = "#d55e00";
@@ -57,7 +57,7 @@ struct LabelPlace {
   Pixel at{};
   bool ends = false;
   TextBox box(std::string_view text) const {
-    const double width = text_character * static_cast<double>(width_of(text));
+    const double width = svg_character * static_cast<double>(width_of(text));
     const double left = ends ? at.x - width : at.x;
     return {left - 6, at.y - 15, left + width + 6, at.y + 7};  // with half of a dot around it
   }
@@ -190,7 +190,7 @@ class LayoutPicture {
     const auto add = [&](std::string_view symbol, std::string_view meaning) {
       svg += fmt::format("<g transform=\"translate({:.1f} {:.1f})\">{}</g>\n", x, y - 4, symbol);
       svg += svg_text(x + 16, y, meaning);
-      x += 52 + text_character * static_cast<double>(width_of(meaning));
+      x += 52 + svg_character * static_cast<double>(width_of(meaning));
     };
     begin_row();
     for (const Mark& mark : marks())

@@ -32,7 +32,6 @@ namespace {
 constexpr std::size_t colours = 6;
 constexpr double left = 64;
 constexpr double right = 16;
-constexpr double character = 6.6;  // about the width of one, in pixels
 constexpr double legend_row = 18;
 
 std::string text_at(double x, double y, std::string_view anchor, std::string_view text) {
@@ -55,11 +54,11 @@ std::string begin_svg(double width, double height, std::string_view label) {
 class Legend {
  public:
   Legend(std::vector<std::string> names, double width) : names_(std::move(names)) {
-    const auto longest = static_cast<std::size_t>(std::max(8.0, (width - right - 40) / character));
+    const auto longest = static_cast<std::size_t>(std::max(8.0, (width - right - 40) / svg_character));
     double x = 8;
     for (std::string& name : names_) {
       name = shorten(name, longest);
-      const double needs = 40 + character * static_cast<double>(width_of(name));
+      const double needs = 40 + svg_character * static_cast<double>(width_of(name));
       if (x > 8 && x + needs > width - right) {
         x = 8;
         ++rows_;
@@ -169,7 +168,7 @@ std::string bar_chart(std::span<const StackedBar> bars, std::span<const std::str
   const double top = legend.height() + 8;
   const double bottom = top + bar_distance * static_cast<double>(bars.size()) + 8;
   constexpr double begin = 8;
-  const double end = width - 8 * character;  // room for the bar's number
+  const double end = width - 8 * svg_character;  // room for the bar's number
   const ChartAxis x(0, greatest, begin, end);
   const std::string title = heading(label, unit);
   std::string svg = begin_svg(width, bottom + 44, title) + legend.to_svg(0, true);
@@ -180,7 +179,7 @@ std::string bar_chart(std::span<const StackedBar> bars, std::span<const std::str
   svg += text_at((begin + end) / 2, bottom + 36, "middle", title);
   for (std::size_t i = 0; i < bars.size(); ++i) {
     const double y = top + bar_distance * static_cast<double>(i);
-    svg += text_at(begin, y + 14, "start", shorten(bars[i].name, static_cast<std::size_t>(width / character)));
+    svg += text_at(begin, y + 14, "start", shorten(bars[i].name, static_cast<std::size_t>(width / svg_character)));
     double sum = 0;
     for (std::size_t part = 0; part < bars[i].parts.size(); ++part) {
       const double next = sum + bars[i].parts[part] / unit.size;

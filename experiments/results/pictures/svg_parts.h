@@ -6,6 +6,9 @@
 
 namespace heddle {
 
+/// About the width of a character of a text, in pixels.
+inline constexpr double svg_character = 6.6;
+
 /// The text, escaped. `attributes` begin with a space each.
 std::string svg_text(double x, double y, std::string_view text, std::string_view attributes = "");
 

@@ -1,7 +1,6 @@
 #include "experiments/training/layout/model_layout.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "experiments/training/layout/planned_head.h"
@@ -43,18 +42,24 @@ double head_load(const LayerCosts& head, BalanceBy by) {
   return static_cast<double>(by == BalanceBy::memory ? head.bytes : head.parameters);
 }
 
+/// For each stage, the largest value of its ranks.
+template <class ValueOf>
+std::vector<double> max_of_ranks(const Mesh& mesh, const Schedule& schedule, const ValueOf& value_of) {
+  std::vector<double> values(static_cast<std::size_t>(schedule.stages()));
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    for (int rank = 0; rank < mesh.size(); ++rank)
+      if (schedule.has_stage(mesh.coordinates(rank).pp, stage)) {
+        double& largest = values[static_cast<std::size_t>(stage)];
+        largest = std::max(largest, value_of(rank));
+      }
+  return values;
+}
+
 /// The slowdown of each stage, which is that of its slowest rank. Empty where all ranks have the same speed, as they
 /// have on a wall clock.
 std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule) {
   if (experiment.ranks.speed.empty() || !experiment.is_virtual_time()) return {};
-  std::vector<double> slowness(static_cast<std::size_t>(schedule.stages()));
-  for (int stage = 0; stage < schedule.stages(); ++stage)
-    for (int rank = 0; rank < mesh.size(); ++rank)
-      if (schedule.has_stage(mesh.coordinates(rank).pp, stage)) {
-        double& slowest = slowness[static_cast<std::size_t>(stage)];
-        slowest = std::max(slowest, 1 / experiment.ranks.speed_of(rank));
-      }
-  return slowness;
+  return max_of_ranks(mesh, schedule, [&](int rank) { return 1 / experiment.ranks.speed_of(rank); });
 }
 
 /// How much more the memory of each stage weighs because the smallest budget of its ranks is smaller than the largest.
@@ -63,20 +68,13 @@ std::vector<double> slowness_of(const Experiment& experiment, const Mesh& mesh, 
 std::vector<double> tightness_of(const Experiment& experiment, const Mesh& mesh, const Schedule& schedule, double all,
                                  std::int64_t head) {
   if (experiment.ranks.memory_budget.empty() || experiment.min_budget(mesh.size()) == 0) return {};
-  std::vector<double> smallest(static_cast<std::size_t>(schedule.stages()), std::numeric_limits<double>::max());
-  double largest = 0;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
+  const auto left = [&](int rank) {
     const std::int64_t budget = experiment.budget_of(rank);
-    const double left = budget == 0 ? all : std::max(1.0, static_cast<double>(budget - head));
-    largest = std::max(largest, left);
-    for (int stage = 0; stage < schedule.stages(); ++stage)
-      if (schedule.has_stage(mesh.coordinates(rank).pp, stage)) {
-        double& of_stage = smallest[static_cast<std::size_t>(stage)];
-        of_stage = std::min(of_stage, left);
-      }
-  }
-  for (double& of_stage : smallest) of_stage = largest / of_stage;
-  return smallest;
+    return budget == 0 ? all : std::max(1.0, static_cast<double>(budget - head));
+  };
+  double largest = 0;
+  for (int rank = 0; rank < mesh.size(); ++rank) largest = std::max(largest, left(rank));
+  return max_of_ranks(mesh, schedule, [&](int rank) { return largest / left(rank); });
 }
 
 }  // namespace

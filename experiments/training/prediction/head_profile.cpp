@@ -17,11 +17,8 @@ namespace {
 /// One head on one rank, behind a layer that costs next to nothing.
 Experiment head_alone(const Experiment& experiment, std::size_t set, std::int64_t dimension, const HeadPart& part,
                       std::int64_t micro_batches) {
-  Experiment alone = experiment;
-  alone.transport = Experiment().transport;
+  Experiment alone = profiled_experiment(experiment);
   alone.mesh = {};
-  constexpr Link at_once{.latency = 0, .bandwidth = 1e18};
-  alone.links = {.within_node = at_once};
   alone.ranks = {};
   alone.memory_budget = 0;
   alone.pipeline = {};
@@ -37,11 +34,8 @@ Experiment head_alone(const Experiment& experiment, std::size_t set, std::int64_
   alone.further_heads.clear();
   alone.train.batch = part.rows * micro_batches;
   alone.train.micro_batches = micro_batches;
-  alone.train.steps = profiled_steps(experiment);
   alone.train.shard = ShardedState::none;
-  alone.train.save_every = 0;
   alone.train.freeze.clear();
-  alone.evaluate = false;
   return alone;
 }
 

@@ -48,8 +48,16 @@ ProfiledStep forward_step(Trainer& trainer, Tracer& tracer, std::int64_t step) {
 
 }  // namespace
 
-std::int64_t profiled_steps(const Experiment& experiment) {
-  return experiment.device == DeviceType::plan ? 2 : 4;
+Experiment profiled_experiment(const Experiment& experiment) {
+  Experiment profiled = experiment;
+  profiled.transport = Experiment().transport;
+  constexpr Link at_once{.latency = 0, .bandwidth = 1e18};
+  profiled.links = {.within_node = at_once};
+  profiled.train.steps = experiment.device == DeviceType::plan ? 2 : 4;
+  profiled.train.save_every = 0;
+  profiled.pipeline.head_work = HeadWork::at_once;
+  profiled.evaluate = false;
+  return profiled;
 }
 
 std::vector<std::vector<ProfiledStep>> run_profiled(const Experiment& profiled, const Dataset& dataset,

@@ -10,9 +10,10 @@
 
 namespace heddle {
 
-/// Runs a few steps more than it measures: the first step also builds the kernels and allocates what stays. On plan all
-/// other steps are equal, and one is measured.
-std::int64_t profiled_steps(const Experiment& experiment);
+/// The experiment with a few steps, on links that take no time, by threads of this process, without checkpoints and
+/// evaluation. It has more steps than are measured: the first step also builds the kernels and allocates what stays. On
+/// plan all other steps are equal, and one is measured.
+Experiment profiled_experiment(const Experiment& experiment);
 
 /// One step of a rank.
 struct ProfiledStep {

@@ -16,19 +16,6 @@ namespace heddle {
 
 namespace {
 
-/// The experiment on links that take no time.
-Experiment at_once_experiment(const Experiment& experiment) {
-  Experiment profiled = experiment;
-  profiled.transport = Experiment().transport;
-  constexpr Link at_once{.latency = 0, .bandwidth = 1e18};
-  profiled.links = {.within_node = at_once};
-  profiled.train.steps = profiled_steps(experiment);
-  profiled.train.save_every = 0;
-  profiled.pipeline.head_work = HeadWork::at_once;
-  profiled.evaluate = false;
-  return profiled;
-}
-
 /// One step of all ranks, by world rank.
 class StepOfRanks {
  public:
@@ -69,15 +56,14 @@ class StepOfRanks {
   /// Whether ranks along dp may wait for each other within an action.
   bool waits_along_dp() const {
     const std::vector<PlacementConfig>& placements = experiment_.model.placements;
-    const Axis usual = mesh_.size(Axis::tp) > 1 ? Axis::tp : Axis::dp;
     return experiment_.model.synchronized_norms ||
-           std::any_of(placements.begin(), placements.end(), [usual](const PlacementConfig& placement) {
-             return placement.over.value_or(usual) == Axis::dp || placement.other.has_value();
+           std::any_of(placements.begin(), placements.end(), [this](const PlacementConfig& placement) {
+             return placement.over.value_or(mesh_.default_axis()) == Axis::dp || placement.other.has_value();
            });
   }
 
-  /// Of the slowest ranks that have the stage: others may wait for them within a layer that they share. Of ranks along
-  /// dp that wait for each other, the one that comes last waits least.
+  /// Those of the slowest ranks that have the stage, because others may wait for them within a layer that they share.
+  /// If ranks along dp wait for each other, the one that comes last waits least.
   StageCosts stage_costs(int stage, Counted counted) const {
     std::map<double, std::vector<int>> by_speed;
     for (const int rank : ranks_of(stage)) by_speed[experiment_.ranks.speed_of(rank)].push_back(rank);
@@ -161,7 +147,7 @@ class StepOfRanks {
 }  // namespace
 
 std::vector<StageProfile> profile_ranks(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan) {
-  const Experiment profiled = at_once_experiment(experiment);
+  const Experiment profiled = profiled_experiment(experiment);
   // The planner would place layers in another way on other links.
   auto own = std::make_shared<RunPlan>(plan.model, plan.placement, plan.forms);
   own->cut = plan.cut;

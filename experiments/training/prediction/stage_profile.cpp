@@ -20,25 +20,18 @@ namespace {
 
 /// The experiment without pipeline and replicas, with micro-batches as large as the largest ones of its ranks.
 Experiment serial_experiment(const Experiment& experiment) {
-  Experiment serial = experiment;
-  serial.transport = Experiment().transport;
+  Experiment serial = profiled_experiment(experiment);
   serial.mesh = {};
   if (experiment.is_virtual_time()) serial.mesh.tp = experiment.mesh.tp;
   for (std::size_t i = 0; i < serial.heads(); ++i) {
     serial.head_of(i).over = every_axis;
     serial.head_of(i).split.clear();
   }
-  constexpr Link at_once{.latency = 0, .bandwidth = 1e18};
-  serial.links = {.within_node = at_once};
   serial.ranks = {};
   serial.memory_budget = 0;
   const std::int64_t parts = experiment.train.micro_batches * experiment.mesh.dp;
   serial.train.batch = shard(experiment.train.batch, parts, 0).size * serial.train.micro_batches;
-  serial.train.steps = profiled_steps(experiment);
   serial.train.shard = ShardedState::none;
-  serial.train.save_every = 0;
-  serial.pipeline.head_work = HeadWork::at_once;
-  serial.evaluate = false;
   return serial;
 }
 

@@ -23,8 +23,10 @@ WorldOptions world_options(const Experiment& experiment, Job* job) {
   if (experiment.threads > 0) options.backend_options.threads = static_cast<int>(experiment.threads);
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(experiment.timeout * 1000));
   if (experiment.memory_budget > 0) options.memory_budget = experiment.memory_budget;
-  for (const std::int64_t budget : experiment.ranks.memory_budget)
+  for (int rank = 0; rank < options.mesh.size() && !experiment.ranks.memory_budget.empty(); ++rank) {
+    const std::int64_t budget = experiment.budget_of(rank);
     options.rank_budgets.push_back(budget > 0 ? std::optional(budget) : std::nullopt);
+  }
   if (experiment.device == DeviceType::plan) {
     // The bytes are those of a run with its own clock and threads; the time always follows from the model.
     options.backend_options.threads = threads_per_rank(options);

@@ -92,7 +92,7 @@ TEST_CASE("a rank is as full as the part of its budget that it holds, and one wi
   const auto budgets = [&](std::int64_t common, std::vector<std::int64_t> own) {
     experiment.memory_budget = common;
     experiment.ranks.memory_budget = std::move(own);
-    return RankBudgets(experiment);
+    return RankBudgets(experiment, mesh_of(experiment));
   };
   CHECK(budgets(0, {}).fullness(3, 50) == 50);
   CHECK(budgets(0, {0, 0, 0, 0}).fullness(3, 50) == 50);
