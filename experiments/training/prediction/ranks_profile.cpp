@@ -44,42 +44,40 @@ class StepOfRanks {
  private:
   std::int64_t micro_batches() const { return experiment_.train.micro_batches; }
   const ProfiledStep& step_of(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
-  /// The ranks that have computed the stage: those of all its copies, and of one if nothing goes backward.
-  std::vector<int> ranks_of(int stage) const {
-    std::vector<int> found;
+  bool has_computed(int rank, int stage) const {
+    return step_of(rank).spans.mean_of(ActionKind::forward, stage, micro_batches(), Counted::all) > 0;
+  }
+
+  /// The ranks that have computed the stage, those of all its copies, in groups of those that compute it at the same
+  /// time and wait for each other: in layers that they share, or at the latest when they sum the gradients. If nothing
+  /// goes backward, only one copy has computed it.
+  std::set<std::vector<int>> groups_of(int stage) const {
+    std::set<std::vector<int>> groups;
     for (int rank = 0; rank < mesh_.size(); ++rank)
-      if (step_of(rank).spans.mean_of(ActionKind::forward, stage, micro_batches(), Counted::all) > 0)
-        found.push_back(rank);
-    return found;
+      if (has_computed(rank, stage)) groups.insert(mesh_.ranks_over({Axis::dp, Axis::tp}, rank));
+    return groups;
   }
 
-  /// Whether ranks along dp may wait for each other within an action.
-  bool waits_along_dp() const {
-    const std::vector<PlacementConfig>& placements = experiment_.model.placements;
-    return experiment_.model.synchronized_norms ||
-           std::any_of(placements.begin(), placements.end(), [this](const PlacementConfig& placement) {
-             return placement.over.value_or(mesh_.default_axis()) == Axis::dp || placement.other.has_value();
-           });
+  double slowest_of(const std::vector<int>& ranks) const {
+    double slowest = std::numeric_limits<double>::max();
+    for (const int rank : ranks) slowest = std::min(slowest, experiment_.ranks.speed_of(rank));
+    return slowest;
+  }
+  SpanSamples spans_of(const std::vector<int>& group) const {
+    std::vector<const SpanSamples*> ranks;
+    for (const int rank : group) ranks.push_back(&step_of(rank).spans);
+    return SpanSamples::of_group(ranks);
   }
 
-  /// Those of the slowest ranks that have the stage, because others may wait for them within a layer that they share.
-  /// If ranks along dp wait for each other, the one that comes last waits least.
+  /// The mean of the groups. Each goes as fast as its slowest rank.
   StageCosts stage_costs(int stage, Counted counted) const {
-    std::map<double, std::vector<int>> by_speed;
-    for (const int rank : ranks_of(stage)) by_speed[experiment_.ranks.speed_of(rank)].push_back(rank);
     StageCosts result{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
-    if (by_speed.empty()) return result;
-    const auto& [speed, ranks] = *by_speed.begin();
-    for (double StageCosts::*cost :
-         {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute}) {
-      double sum = 0;
-      double shortest = std::numeric_limits<double>::max();
-      for (const int rank : ranks) {
-        const double seconds = speed * (step_of(rank).spans.stage_costs(stage, micro_batches(), counted).*cost);
-        sum += seconds;
-        shortest = std::min(shortest, seconds);
-      }
-      result.*cost = waits_along_dp() ? shortest : sum / static_cast<double>(ranks.size());
+    const std::set<std::vector<int>> groups = groups_of(stage);
+    for (const std::vector<int>& group : groups) {
+      const StageCosts costs = spans_of(group).stage_costs(stage, micro_batches(), counted);
+      for (double StageCosts::*cost :
+           {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute})
+        result.*cost += costs.*cost * slowest_of(group) / static_cast<double>(groups.size());
     }
     return result;
   }
@@ -88,10 +86,9 @@ class StepOfRanks {
   /// A rank's part of a micro-batch is this part of what one replica's samples take with all classes.
   double head_part() const { return static_cast<double>(experiment_.mesh.dp) / mesh_.size(experiment_.head.axes()); }
 
-  /// The ranks that share the classes come to H at different times. The last one waits for no other one, and its H
-  /// takes as long as all of them compute.
+  /// The ranks that share the classes wait in H for the last of them.
   double loss() const {
-    AxisSet axes;  // of all heads, which H computes one after the other
+    AxisSet axes{Axis::dp, Axis::tp};  // and those of all heads, which H computes one after the other
     for (std::size_t i = 0; i < experiment_.heads(); ++i)
       experiment_.head_of(i).class_axes().for_each([&](Axis axis) { axes.insert(axis); });
     std::set<std::vector<int>> groups;
@@ -99,20 +96,15 @@ class StepOfRanks {
       if (trains_head(rank)) groups.insert(mesh_.ranks_over(axes, rank));
     double all = 0;
     int counted = 0;
-    for (const std::vector<int>& group : groups)
+    for (const std::vector<int>& group : groups) {
+      const SpanSamples spans = spans_of(group);
       for (int i = 0; i < micro_batches(); ++i) {
-        const std::string name = to_string(Action{ActionKind::loss, plan_.stages() - 1, i});
-        double shortest = std::numeric_limits<double>::max();
-        double slowest = std::numeric_limits<double>::max();
-        for (const int rank : group) {
-          if (const double seconds = step_of(rank).spans.sum_of(name); seconds > 0)
-            shortest = std::min(shortest, seconds);
-          slowest = std::min(slowest, experiment_.ranks.speed_of(rank));
-        }
-        if (shortest == std::numeric_limits<double>::max()) continue;  // of the other copy of the last stage
-        all += shortest * slowest;
+        const double seconds = spans.sum_of(to_string(Action{ActionKind::loss, plan_.stages() - 1, i}));
+        if (seconds == 0) continue;  // of the other copy of the last stage
+        all += seconds * slowest_of(group);
         ++counted;
       }
+    }
     return counted == 0 ? 0 : all / counted / head_part();
   }
 

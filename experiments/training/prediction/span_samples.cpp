@@ -22,10 +22,28 @@ SpanSamples::SpanSamples(const std::vector<Span>& spans) {
     const auto [place, is_new] = spans_.try_emplace(span.name);
     Named& named = place->second;
     if (is_new) named.place = spans_.size();
+    named.begins.push_back(span.begin_seconds);
     named.seconds.push_back(span.seconds);
     named.computing += span.computing_seconds;
     named.bytes = span.bytes;
   }
+}
+
+SpanSamples SpanSamples::of_group(std::span<const SpanSamples* const> ranks) {
+  SpanSamples group = *ranks.front();
+  for (auto& [name, shared] : group.spans_)
+    for (std::size_t i = 0; i < shared.begins.size(); ++i) {
+      double& begin = shared.begins[i];
+      double end = begin + shared.seconds[i];
+      for (const SpanSamples* const rank : ranks.subspan(1)) {
+        const Named* const named = rank->find(name);
+        if (named == nullptr || i >= named->begins.size()) continue;
+        begin = std::max(begin, named->begins[i]);
+        end = std::max(end, named->begins[i] + named->seconds[i]);
+      }
+      shared.seconds[i] = end - begin;
+    }
+  return group;
 }
 
 const SpanSamples::Named* SpanSamples::find(const std::string& name) const {

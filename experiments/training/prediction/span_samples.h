@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ enum class Counted { first, later, all };
 class SpanSamples {
  public:
   explicit SpanSamples(const std::vector<Span>& spans);
+  /// Those of ranks that wait for each other within their spans, as if they were one rank: a span begins when the last
+  /// of them begins it, and ends when the last of them has ended it. Names that the first rank lacks are left out.
+  static SpanSamples of_group(std::span<const SpanSamples* const> ranks);
 
   /// The sum over the spans of this name: each head has its own. 0 if there are none.
   double sum_of(const std::string& name) const;
@@ -33,6 +37,7 @@ class SpanSamples {
 
  private:
   struct Named {
+    std::vector<double> begins;  // by the clock of the rank
     std::vector<double> seconds;
     double computing = 0;    // the sum of all
     std::size_t place = 0;   // in the order in which the names first occur
