@@ -194,6 +194,15 @@ bool is_flat(const Array& array) {
   return std::none_of(array.begin(), array.end(), [](const Value& v) { return v.is<Array>() || v.is<Object>(); });
 }
 
+/// Objects in lists are written on one line up to this length.
+constexpr std::size_t max_object_line = 100;
+
+bool is_flat(const Object& object) {
+  return std::none_of(object.begin(), object.end(), [](const Member& member) {
+    return member.value.is<Object>() || (member.value.is<Array>() && !is_flat(*member.value.get_if<Array>()));
+  });
+}
+
 /// `indent` is the column of the enclosing line; negative writes everything on one line.
 void write(const Value& value, int indent, std::string& out) {
   const auto items = [&](char open, char close, const auto& list, bool one_line, const auto& write_item) {
@@ -218,8 +227,14 @@ void write(const Value& value, int indent, std::string& out) {
   } else if (const auto* const text = value.get_if<std::string>()) {
     out += json_string(*text);
   } else if (const auto* const array = value.get_if<Array>()) {
-    items('[', ']', *array, indent < 0 || is_flat(*array),
-          [&](const Value& item, int inner) { write(item, inner, out); });
+    items('[', ']', *array, indent < 0 || is_flat(*array), [&](const Value& item, int inner) {
+      if (const Object* const object = item.get_if<Object>(); object != nullptr && is_flat(*object))
+        if (const std::string line = to_line(item); line.size() <= max_object_line) {
+          out += line;
+          return;
+        }
+      write(item, inner, out);
+    });
   } else if (const auto* const object = value.get_if<Object>()) {
     items('{', '}', *object, indent < 0, [&](const Member& item, int inner) {
       out += json_string(item.key) + ": ";

@@ -35,7 +35,8 @@ struct ParsedJson {
 /// Throws NotJson with line and column, or InputError if the text passes one of the bounds above.
 ParsedJson parse_json(std::string_view text, std::string_view name);
 
-/// Indents by two spaces, with lists of scalars on one line and a newline at the end. Numbers read back unchanged.
+/// Indents by two spaces, with a newline at the end. Lists of scalars, and short objects in lists, stand on one line.
+/// Numbers read back unchanged.
 std::string to_text(const Value& value);
 /// The same on one line without a newline.
 std::string to_line(const Value& value);

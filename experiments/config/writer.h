@@ -1,4 +1,4 @@
-// Writes described structs as JSON text: the effective experiment with every default filled in.
+// Writes described structs as JSON text: with every default filled in, or without.
 #pragma once
 
 #include <span>
@@ -21,5 +21,8 @@ struct NamedBody {
 /// A whole experiment file: the first variant is the base, the others are patches on it. Reading it gives the same
 /// variants; a file of one variant that is named like the experiment gets no "variants".
 std::string write_experiment(std::span<const NamedBody> variants);
+
+/// The same without keys whose values are the defaults, which `defaults` describes. Required keys and types stay.
+std::string write_short_experiment(std::span<const NamedBody> variants, const Describer::Body& defaults);
 
 }  // namespace heddle

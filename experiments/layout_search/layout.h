@@ -13,7 +13,7 @@ namespace heddle {
 enum class CutChoice { written, automatic, time, memory };
 template <>
 inline constexpr auto enum_names<CutChoice> = enum_table<CutChoice>({
-    {CutChoice::written, "written"},
+    {CutChoice::written, "unchanged"},
     {CutChoice::automatic, "automatic"},
     {CutChoice::time, "time"},
     {CutChoice::memory, "memory"},

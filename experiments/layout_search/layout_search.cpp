@@ -121,8 +121,8 @@ class Search {
     if (goal == Goal::seconds && a.fits != b.fits) return a.fits;
     const bool by_bytes = goal == Goal::bytes || !a.fits;
     const auto of = [by_bytes](const WeighedLayout& each) {
-      const double seconds = static_cast<float>(each.figures.seconds);  // sums in another order differ in later digits
-      return by_bytes ? std::pair(each.figures.fullness, seconds) : std::pair(seconds, each.figures.fullness);
+      const auto [seconds, fullness] = each.weight();
+      return by_bytes ? std::pair(fullness, seconds) : std::pair(seconds, fullness);
     };
     if (of(a) != of(b)) return of(a) < of(b);
     return distance(a.layout, space_.written()) < distance(b.layout, space_.written());
@@ -332,7 +332,11 @@ class Search {
     result_.planned = plans_.size();
     for (const WeighedLayout& each : all) {
       if (result_.best.size() == max_best || !each.fits) break;
-      if (is_accepted(each)) result_.best.push_back(each);
+      if (!is_accepted(each)) continue;
+      if (!result_.best.empty() && result_.best.back().weight() == each.weight())
+        result_.has_equal_layouts = true;
+      else
+        result_.best.push_back(each);
     }
     const auto is_refused = [this](const WeighedLayout& each) { return !is_accepted(each); };
     do result_.front = front_of(known_layouts());

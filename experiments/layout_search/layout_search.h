@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/layout_search/layout_figures.h"
@@ -26,6 +27,8 @@ struct WeighedLayout {
   LayoutFigures figures{};
   bool fits = true;
   bool is_planned() const { return figures.peak.has_value(); }
+  /// Seconds to seven digits, because sums in another order differ in later ones, and the share of the memory.
+  std::pair<double, double> weight() const { return {static_cast<float>(figures.seconds), figures.fullness}; }
 };
 
 /// A layout that differs from the experiment's in one option.
@@ -50,8 +53,10 @@ struct LayoutSearchResult {
   /// mesh has another number of ranks than the search.
   std::optional<WeighedLayout> written{};
   /// The fastest layouts that fit, at most ten. Of those whose times agree to seven digits, the smaller one comes
-  /// first, and then the one that differs from the experiment in fewer options.
+  /// first. Of those with the same memory, too, there is only the one that differs from the experiment in the fewest
+  /// options.
   std::vector<WeighedLayout> best{};
+  bool has_equal_layouts = false;  // whether others, with the same time and memory, are left out
   /// Those than which no other layout is both faster and smaller, from the fastest to the smallest.
   std::vector<WeighedLayout> front{};
   /// All that were planned, and estimates of others, in no order.

@@ -115,11 +115,13 @@ std::string layout_text(const LayoutReport& report) {
                   : report.budget > 0          ? " within " + format_bytes(report.budget) + " each"
                                                : "");
   text += layout_table(report, result.best);
+  if (result.has_equal_layouts)
+    text += "Of layouts with the same time and memory, only the one that differs least from the file is listed.\n";
   if (result.written)
     text += fmt::format("\nthe file itself ({}): {}{}\n", value_of(result.written->layout, LayoutOption::mesh),
                         figures_words(report, *result.written), result.written->fits ? "" : ", which does not fit");
   if (result.written && !result.changes.empty())
-    text += "\nthe best change of each option alone, compared with the file\n" + changes_table(report);
+    text += "\neach option alone changed to its best other value, compared with the file\n" + changes_table(report);
   text += "\ntime against memory: no layout that was tried is both faster and smaller than one of these\n" +
           layout_table(report, result.front);
   const std::array bound{result.bound};

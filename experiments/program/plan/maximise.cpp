@@ -224,7 +224,8 @@ std::int64_t budget_bytes(std::string_view text) {
     if (read.ec == std::errc() && unit == name && number * size >= least && number * size <= max_exact_integer)
       return static_cast<std::int64_t>(number * size);
   }
-  fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, got {}", in_quotes(text));
+  fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, and a unit below 1000, got {}",
+                   in_quotes(text));
 }
 
 const RankResult& fullest_rank(const VariantResult& result) {

@@ -128,7 +128,8 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
   if (bodies.empty())
     fail<OutOfMemory>("{}\nlarger budgets, more ranks, or --allow recompute,offload,micro_batches may help",
                       fmt::join(errors, "\n"));
-  write_file_atomically(file, write_experiment(bodies));
+  Experiment defaults;
+  write_file_atomically(file, write_short_experiment(bodies, [&](Describer& d) { describe(d, defaults); }));
   if (command.json) {
     console.out << layouts_json(study.name, reports, file.string());
   } else {

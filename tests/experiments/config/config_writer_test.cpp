@@ -45,11 +45,7 @@ TEST_CASE("config writer: every default is filled in, keys in the order of descr
     "image": [3, 112, 112]
   },
   "layers": [
-    {
-      "type": "dropout",
-      "stage": 0,
-      "rate": 0.25
-    }
+    {"type": "dropout", "stage": 0, "rate": 0.25}
   ],
   "train": {
     "batch": 64,
@@ -109,6 +105,50 @@ TEST_CASE("config writer: a study is written as a base and patches that read bac
     CHECK(again.variants[i].name == file.variants[i].name);
     CHECK(write_json(body_of(samples[before + 1 + i])) == write_json(body_of(samples[i])));
   }
+}
+
+TEST_CASE("config writer: a short text leaves out what has its default, and reads back the same") {
+  const Sample sample = read_sample(R"({"data": {"type": "synthetic"}, "name": "a", "train": {"clip": {}, "batch": 32},
+    "layers": [{"type": "dropout", "rate": 0.25}, {"type": "linear"}]})");
+  Sample written = sample;
+  Sample defaults;
+  const std::vector<NamedBody> bodies{{"a", body_of(written)}};
+  const std::string text = write_short_experiment(bodies, body_of(defaults));
+  CHECK(text == R"({
+  "name": "a",
+  "data": {
+    "type": "synthetic"
+  },
+  "layers": [
+    {"type": "dropout", "rate": 0.25},
+    {"type": "linear"}
+  ],
+  "train": {
+    "batch": 32,
+    "clip": {}
+  }
+}
+)");
+  Sample again = read_sample(text);
+  CHECK(write_json(body_of(again)) == write_json(body_of(written)));
+}
+
+TEST_CASE("config writer: a short study has patches on its base, which read back the same") {
+  std::deque<Sample> samples;
+  const auto make = [&]() -> Describer::Body { return body_of(samples.emplace_back()); };
+  const ExperimentFile file = read_experiment_text(R"({"name": "n", "data": {"type": "image_folder", "path": "p"},
+    "variants": [{"name": "a", "patch": {"train": {"batch": 32}}}, {"name": "b", "patch": {"data": {"type": "synthetic"}}}]})",
+                                                   "x.json", {}, make);
+  samples.pop_front();
+  std::vector<NamedBody> bodies;
+  for (std::size_t i = 0; i < 2; ++i) bodies.push_back({file.variants[i].name, body_of(samples[i])});
+  Sample defaults;
+  const std::string written = write_short_experiment(bodies, body_of(defaults));
+  const std::size_t before = samples.size();
+  const ExperimentFile again = read_experiment_text(written, "y.json", {}, make);
+  REQUIRE(again.variants.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i)
+    CHECK(write_json(body_of(samples[before + 1 + i])) == write_json(body_of(samples[i])));
 }
 
 TEST_CASE("config writer: a number that JSON cannot hold is an error") {

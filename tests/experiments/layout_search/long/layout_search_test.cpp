@@ -245,21 +245,18 @@ TEST_CASE("where some layouts can be planned and others cannot, both are ranked 
     CHECK(static_cast<float>(result.best[i - 1].figures.seconds) <= static_cast<float>(result.best[i].figures.seconds));
 }
 
-TEST_CASE("of layouts that take equally long, the smaller one comes first, and then the one closer to the experiment") {
+TEST_CASE(
+    "of layouts that take equally long, the smaller one comes first, and of equal ones there is the closest one") {
   const Experiment experiment = small_convolutions(replicated);
   const LayoutSpace space(experiment, 4, {});
   const LayoutSearchResult result = searched(experiment, {.ranks = 4});
-  bool has_tie = false;
-  for (std::size_t i = 1; i < result.best.size(); ++i) {
-    const WeighedLayout& before = result.best[i - 1];
-    const WeighedLayout& after = result.best[i];
-    if (static_cast<float>(before.figures.seconds) != static_cast<float>(after.figures.seconds)) continue;
-    CHECK(before.figures.bytes <= after.figures.bytes);
-    if (before.figures.bytes != after.figures.bytes) continue;
-    has_tie = true;
-    CHECK(distance(before.layout, space.written()) <= distance(after.layout, space.written()));
-  }
-  CHECK(has_tie);
+  CHECK(result.best.size() == 10);
+  CHECK(result.has_equal_layouts);
+  for (std::size_t i = 1; i < result.best.size(); ++i) CHECK(result.best[i - 1].weight() < result.best[i].weight());
+  for (const WeighedLayout& best : result.best)
+    for (const WeighedLayout& other : result.layouts)
+      if (other.weight() == best.weight())
+        CHECK(distance(best.layout, space.written()) <= distance(other.layout, space.written()));
 }
 
 TEST_CASE("the numbers of micro-batches are the divisors of the batch, and the experiment's own") {
