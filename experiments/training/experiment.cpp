@@ -164,9 +164,10 @@ static void describe_transport(Describer& d, std::string& transport) {
   Key key("transport");
   key.former = former;
   auto index = static_cast<int>(std::find(names.begin(), names.end(), transport) - names.begin());
-  d.choice(key, index, names,
-           "how ranks communicate: threads of one process (threads), or one process per rank, started by mpirun -n 4 "
-           "./heddle run FILE (processes; with device cuda nccl, with one GPU per rank)");
+  d.choice(
+      key, index, names,
+      "how ranks communicate. threads: threads of one process. processes: one process per rank, started by mpirun -n "
+      "4 ./heddle run FILE. nccl: the same with device cuda and one GPU per rank");
   transport = names[static_cast<std::size_t>(index)];
 }
 

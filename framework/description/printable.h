@@ -7,7 +7,8 @@
 
 namespace heddle {
 
-/// The text without control characters and broken UTF-8, so that hostile input cannot steer a terminal.
+/// The text without control characters and broken UTF-8, so that hostile input cannot send escape sequences to a
+/// terminal.
 std::string printable(std::string_view text);
 /// The same, line by line: the line ends stay.
 std::string printable_lines(std::string_view text);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Provokes faults in jobs of processes, and counts what comes of them.
+"""Injects faults into jobs of processes, and counts how the jobs end.
 
     tests/faults/faults.py [--tries N] [--seed S] [--timeout T] [FAULT ...]
 
 Without a name, all faults. A job `goes on` if it trains to its end, where possible with the bits of a run without a
-fault; otherwise all of its processes must end by themselves, with an exit code and an error that names the cause: it is
-`answered`. `worst` is the longest time to the next step or to the last exit. The last line is `N passed, N failed`.
+fault; otherwise all of its processes must end by themselves, with an exit code and an error that names the cause: it
+`fails` cleanly. `worst` is the longest time to the next step or to the last exit. The last line is `N passed, N failed`.
 """
 import json
 import os

@@ -161,7 +161,7 @@ class Job:
 
 
 class Faults:
-    """Base of a script's faults. Each is a method of an object of its own: it provokes one, and returns whether the job
+    """Base of a script's faults. Each is a method of an object of its own: it injects one, and returns whether the job
     went on, and the seconds that it took. Its first line is its name in the table."""
 
     names = ()
@@ -212,7 +212,7 @@ def parser_of(text, tries=3):
 
 
 def print_head():
-    print(f"{'fault':<86} {'tries':>5} {'go on':>6} {'answered':>8} {'worst':>8}", flush=True)
+    print(f"{'fault':<86} {'tries':>5} {'go on':>6} {'fails':>8} {'worst':>8}", flush=True)
 
 
 def print_row(what, results):

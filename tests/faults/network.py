@@ -5,9 +5,9 @@
 
 A job has 2 to 8 processes on 2 to 4 machines, which are network namespaces with a switch between them (machines.py), and
 trains two variants; the fault comes in the second one, at a random step. The job `goes on` if it trains to its end with the
-bits of a run without a fault. Otherwise it is `answered`: all processes end in the time that the fault allows, with the
+bits of a run without a fault. Otherwise it `fails` cleanly: all processes end in the time that the fault allows, with the
 exit code and an error that names the right rank and the cause, and the results have the first variant. No process may be
-left in a namespace. `worst` is the longest time from the fault to the end of a job that is answered, and the longest fault of
+left in a namespace. `worst` is the longest time from the fault to the end of a job that fails, and the longest fault of
 those that go on. Needs root, network namespaces and /dev/net/tun. The last line is `N passed, N failed`.
 """
 import itertools

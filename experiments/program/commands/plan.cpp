@@ -187,15 +187,17 @@ void add_plan(CLI::App& app, CommandCall& call) {
                      "find the largest value of this field, such as head.classes, with which every rank of each "
                      "variant stays within the budget")
           ->type_name("FIELD");
-  app.add_option("--budget", command->budget,
-                 "with --maximise or --search: the bytes of each rank: 32GB, 32GiB or 4096 (default: memory_budget; "
-                 "with --search, also ranks.memory_budget)")
+  app.add_option(
+         "--budget", command->budget,
+         "with --maximise or --search: the memory budget of each rank, such as 32GB, 32GiB or 4096, in place of "
+         "those of the file (default: memory_budget; with --search, ranks.memory_budget if there is one)")
       ->check(not_empty("bytes such as 32GB"))
       ->type_name("BYTES");
   CLI::Option* const search =
-      app.add_flag("--search", command->search,
-                   "find the layout with the shortest step that fits: mesh, schedule, cut, placements, shards and "
-                   "head; every layout trains the same thing. Writes it as an experiment")
+      app.add_flag(
+             "--search", command->search,
+             "search for the layout with the shortest step that fits: mesh, schedule, cut, placements, shards and "
+             "head; every layout trains the same thing. Writes it as an experiment")
           ->excludes(maximise);
   app.add_option("--ranks", command->layouts.ranks, "with --search: the number of ranks (default: that of the mesh)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{max_ranks}))

@@ -275,9 +275,10 @@ void add_run(CLI::App& app, CommandCall& call) {
              "data have names; data and head.classes may change")
           ->needs(resume)
           ->excludes(fresh);
-  app.add_flag("--elastic", command->elastic,
-               "in a job of sockets: when processes end, the others go on from the newest checkpoint, on a mesh of "
-               "elastic.meshes")
+  app.add_flag(
+         "--elastic", command->elastic,
+         "in a job connected by sockets: when processes end, the others go on from the newest checkpoint, on a mesh "
+         "of elastic.meshes")
       ->excludes(fresh)
       ->excludes(grow);
   add_placements_option(app, command->automatic);

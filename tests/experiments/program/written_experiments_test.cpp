@@ -7,6 +7,7 @@
 #include "experiments/config/study.h"
 #include "experiments/config/writer.h"
 #include "experiments/training/experiment.h"
+#include "tests/support/devices.h"
 #include "tests/support/program/shipped.h"
 
 namespace heddle::test::written_experiments_test {
@@ -22,7 +23,8 @@ std::vector<NamedBody> bodies_of(heddle::Study<Experiment>& study) {
 
 }  // namespace
 
-TEST_CASE("shipped experiments read back the same from their whole text and from the one without defaults") {
+TEST_CASE("shipped experiments read back the same from their whole text and from the one without defaults" *
+          doctest::test_suite(test::long_under_sanitizers)) {
   Experiment defaults;
   for (const std::string& file : shipped()) {
     CAPTURE(file);

@@ -151,6 +151,7 @@ TEST_CASE("stages that exceed the budget are not predicted, and the run says so"
 
 TEST_CASE("on a virtual clock the stages are measured on all ranks of the run") {
   Experiment experiment = planned_pipeline();
+  experiment.train.batch = 24;
   experiment.mesh = {.dp = 2, .pp = 2, .tp = 1};
   experiment.clock = ClockType::virtual_time;
   const auto dataset = make_dataset(experiment.data, {1});
