@@ -2,16 +2,14 @@
 
 #include <sched.h>
 
+#include "parallel/communicator/core_binding.h"
+
 namespace heddle {
 
 CoreLock::CoreLock() : core_(sched_getcpu()) {}
 
 void CoreLock::pin_thread() const {
-  if (core_ < 0 || core_ >= CPU_SETSIZE) return;
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(static_cast<std::size_t>(core_), &cores);
-  (void)sched_setaffinity(0, sizeof(cores), &cores);
+  bind_thread(core_);
 }
 
 void CoreLock::lock() {
