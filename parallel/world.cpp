@@ -16,6 +16,7 @@
 
 #include "framework/backends/gpu.h"
 #include "framework/error.h"
+#include "parallel/communicator/core_binding.h"
 #include "parallel/transports/processes/job.h"
 #include "parallel/transports/threads/threads_transport.h"
 
@@ -144,6 +145,10 @@ void start(std::vector<std::jthread>& threads, const std::function<void(int)>& b
   }
 }
 
+/// Ranks without data compute little between two waits for each other, and wake each other faster on one core. Of more
+/// ranks than this, enough compute at the same time to pay for several cores.
+constexpr int max_planned_ranks_on_one_core = 32;
+
 void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   const int ranks = options.mesh.size();
   // Tensors may be under way when a rank fails: the world that holds them is destroyed before the devices.
@@ -152,6 +157,9 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
   Process process;
   const bool one_computes = options.clock.is_virtual && !options.clock.computed && devices.front()->has_data();
   if (one_computes) process.core = std::make_shared<CoreLock>();
+  std::optional<OnOneCore> on_one_core;  // which the threads of the ranks inherit
+  const bool waits_more = !devices.front()->has_data() && ranks <= max_planned_ranks_on_one_core;
+  if (waits_more && ranks > static_cast<int>(std::thread::hardware_concurrency())) on_one_core.emplace();
   ThreadsWorld world(ranks, one_computes ? options.timeout * ranks : options.timeout);
   std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
   {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
-#include <thread>
 #include <utility>
 
 #include "experiments/training/layout/model_layout.h"
@@ -13,7 +11,6 @@
 #include "experiments/training/run.h"
 #include "framework/error.h"
 #include "layers/planner/placement_report.h"
-#include "parallel/communicator/core_binding.h"
 
 namespace heddle {
 
@@ -21,9 +18,6 @@ namespace {
 
 /// A schedule of more micro-batches than so many for each rank repeats itself: time and memory grow evenly.
 constexpr std::int64_t max_rounds = 8;
-
-/// With more ranks, more of them compute at the same time than wait for each other.
-constexpr int max_ranks_on_one_core = 32;
 
 /// The bytes of a micro-batch's activations that a rank keeps of a stage.
 double activation_bytes(const RunPlan& plan, int stage, const StageLoads& loads) {
@@ -53,10 +47,6 @@ double RankBudgets::fullness(int rank, double bytes) const {
 }
 
 LayoutFigures LayoutPlanner::plan(const Experiment& experiment) {
-  std::optional<OnOneCore> on_one_core;
-  const int ranks = mesh_of(experiment).size();
-  if (ranks > static_cast<int>(std::thread::hardware_concurrency()) && ranks <= max_ranks_on_one_core)
-    on_one_core.emplace();
   const VariantResult result =
       run_variant(experiment, experiment.name, {.dataset = dataset_, .asks_bytes_only = true, .profiles = &profiles_});
   if (result.status != VariantResult::Status::ok) fail<RankFailed>("{}", result.error);
