@@ -11,7 +11,7 @@
 namespace heddle::test {
 namespace {
 
-std::string forward(int micro_batch) {
+std::string name_of_forward(int micro_batch) {
   return to_string(Action{ActionKind::forward, 0, micro_batch});
 }
 
@@ -20,12 +20,12 @@ Span span(std::string name, double begin, double end) {
 }
 
 TEST_CASE("spans of a group of ranks begin with the last rank that begins and end with the last that ends") {
-  const SpanSamples first({span(forward(0), 0, 4), span(forward(1), 4, 9), span("update", 9, 10)});
-  const SpanSamples second({span(forward(0), 1, 3), span(forward(1), 5, 8), span("update", 9.5, 12)});
+  const SpanSamples first({span(name_of_forward(0), 0, 4), span(name_of_forward(1), 4, 9), span("update", 9, 10)});
+  const SpanSamples second({span(name_of_forward(0), 1, 3), span(name_of_forward(1), 5, 8), span("update", 9.5, 12)});
   const std::vector<const SpanSamples*> ranks{&first, &second};
   const SpanSamples group = SpanSamples::of_group(ranks);
-  CHECK(group.sum_of(forward(0)) == close_to(3));
-  CHECK(group.sum_of(forward(1)) == close_to(4));
+  CHECK(group.sum_of(name_of_forward(0)) == close_to(3));
+  CHECK(group.sum_of(name_of_forward(1)) == close_to(4));
   CHECK(group.sum_of("update") == close_to(2.5));
   CHECK(group.mean_of(ActionKind::forward, 0, 2, Counted::first) == close_to(3));
   CHECK(group.mean_of(ActionKind::forward, 0, 2, Counted::later) == close_to(4));
