@@ -41,10 +41,11 @@ struct Node {
   std::vector<Alternative> alternatives;  ///< not empty: "type" decides which fields join the others
   int type = -1;
   std::string type_help;
-  bool may_be_list = false;  ///< or a list of such objects, of a `length`; its elements are `items` if it has several
+  bool may_be_list =
+      false;  ///< whether a list of such objects, of a `length`, may stand for it; several are in `items`
 
   // Lists of objects.
-  std::list<Node> items;          ///< what the struct holds; of an object that is no list: nothing
+  std::list<Node> items;          ///< the elements that the struct holds; empty for a single object
   std::list<Node> blank;          ///< one node, an element with its defaults; empty if `same_as` stands for it
   const Node* same_as = nullptr;  ///< the enclosing node whose elements are of the same kind
   std::optional<std::type_index> identity;

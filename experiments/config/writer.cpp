@@ -9,12 +9,12 @@ namespace heddle {
 
 namespace {
 
-/// `shape`: the defaults, with everything that may be chosen.
-Value without_defaults(const Node& chosen, const Node& shape) {
+/// The struct as JSON without the keys whose values equal those of `defaults`, an outline of everything.
+Value without_defaults(const Node& chosen, const Node& defaults) {
   if (chosen.kind == Node::Kind::list || !chosen.items.empty()) {
     Array array;
     for (const Node& item : chosen.items)
-      array.push_back(without_defaults(item, chosen.kind == Node::Kind::list ? shape.element() : shape));
+      array.push_back(without_defaults(item, chosen.kind == Node::Kind::list ? defaults.element() : defaults));
     return {std::move(array)};
   }
   if (chosen.kind != Node::Kind::object || !chosen.is_present) return to_value(chosen);
@@ -23,9 +23,9 @@ Value without_defaults(const Node& chosen, const Node& shape) {
   if (!type.empty()) object.push_back({"type", {std::string(type)}});
   const auto add = [&](const std::list<Node>& fields) {
     for (const Node& field : fields) {
-      const Node& usual = *shape.field(field.name, type);
-      if (field.is_required || to_line(to_value(field)) != to_line(to_value(usual)))
-        object.push_back({field.name, without_defaults(field, usual)});
+      const Node& default_field = *defaults.field(field.name, type);
+      if (field.is_required || to_line(to_value(field)) != to_line(to_value(default_field)))
+        object.push_back({field.name, without_defaults(field, default_field)});
     }
   };
   add(chosen.fields);
@@ -33,7 +33,8 @@ Value without_defaults(const Node& chosen, const Node& shape) {
   return {std::move(object)};
 }
 
-/// `first`: what is written of the first variant.
+/// The text of an experiment file. `first` is the JSON of the first variant, with or without defaults; the variants are
+/// listed as patches on it.
 std::string experiment_text(std::span<const NamedBody> variants, Value first) {
   Object& members = *first.get_if<Object>();
   const Value* const name = find(members, "name");

@@ -10,10 +10,10 @@ namespace heddle {
 
 /// What decides where the model is cut into stages. `automatic` is the profile's estimate of the layers' times, `time`
 /// their measured times with the speeds of the ranks.
-enum class CutChoice { written, automatic, time, memory };
+enum class CutChoice { unchanged, automatic, time, memory };
 template <>
 inline constexpr auto enum_names<CutChoice> = enum_table<CutChoice>({
-    {CutChoice::written, "unchanged"},
+    {CutChoice::unchanged, "unchanged"},
     {CutChoice::automatic, "automatic"},
     {CutChoice::time, "time"},
     {CutChoice::memory, "memory"},
@@ -31,7 +31,7 @@ struct Layout {
   AxisSet over = every_axis;
   Logits logits = Logits::sharded;
   HeadWork head_work = HeadWork::at_once;
-  CutChoice cut = CutChoice::written;
+  CutChoice cut = CutChoice::unchanged;
   /// Whether the planner chooses the placements of the layers (fastest_placements) in place of the experiment's.
   bool places_automatically = false;
 };

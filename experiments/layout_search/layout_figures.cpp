@@ -91,7 +91,7 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
   const Mesh mesh = mesh_of(experiment);
   const auto placement = std::make_shared<ModelPlacement>(placement_of(*model, experiment, mesh));
   const PlannerOptions options = planner_options(experiment, *model, mesh);
-  const PlacementReport costs = report(*model, *placement, options);
+  const PlacementReport costs = placement_report(*model, *placement, options);
   const auto micro_batches = static_cast<double>(options.micro_batches);
   std::vector<PlacedLayer> layers;
   for (std::size_t i = 0; i < costs.layers.size(); ++i) {
@@ -101,7 +101,7 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
     const double pass = costs.layers[i].seconds / (1 + trains_parameters + gives_gradient) / micro_batches;
     // If micro-batches are small, each pass takes as long as it reads the weights.
     const double weight_bytes = static_cast<double>(costs.layers[i].parameters) * sizeof(float);
-    const double reading = weight_bytes / experiment.profile.bandwidth;
+    const double reading = weight_bytes / experiment.profile.bytes_per_second;
     layers.push_back({.forward = std::max(pass, reading),
                       .backward_input = gives_gradient ? std::max(pass, reading) : 0,
                       .backward_weight = trains_parameters ? std::max(pass, reading) : 0,
@@ -151,7 +151,7 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   std::int64_t elements = 0;
   for (const ModelSpec::Application& application : plan.model->applications())
     elements += application.layer->parameter_elements();
-  profile.optimizer = static_cast<double>(elements) * options.update_bytes() / experiment.profile.bandwidth;
+  profile.optimizer = static_cast<double>(elements) * options.update_bytes() / experiment.profile.bytes_per_second;
   return profile;
 }
 
@@ -231,13 +231,13 @@ double bound_seconds(const Experiment& experiment, int ranks) {
   const ModelSpec model = model_of(serial, image_shape(serial.data));
   const PlannerOptions options = planner_options(serial, model, mesh_of(serial));
   double flops = 0;
-  for (const LayerCosts& layer : report(model, place(model, options), options).layers) flops += layer.flops;
+  for (const LayerCosts& layer : placement_report(model, place(model, options), options).layers) flops += layer.flops;
   const std::vector<LayerCosts> heads = planned_heads(serial, model, options, 0);
   for (std::size_t set = 0; set < heads.size(); ++set)
     if (serial.head_of(set).loss_every == 1) flops += heads[set].flops;  // else not every step computes it
   double speed = 0;
   for (int rank = 0; rank < ranks; ++rank) speed += experiment.ranks.speed_of(rank);
-  return flops / (experiment.profile.flops * speed) * (1 - experiment.ranks.jitter);
+  return flops / (experiment.profile.flops_per_second * speed) * (1 - experiment.ranks.jitter);
 }
 
 }  // namespace heddle

@@ -22,13 +22,13 @@ namespace heddle {
 
 struct LayoutFigures {
   double seconds = 0;
-  std::int64_t bytes = 0;           // of the fullest rank
-  double fullness = 0;              // of that rank, as RankBudgets has it
-  int rank = 0;                     // which that is
-  std::optional<MemoryUse> peak{};  // what it holds then; absent in an estimate
+  std::int64_t bytes = 0;           // the peak of the fullest rank
+  double fullness = 0;              // RankBudgets::fullness of that rank
+  int rank = 0;                     // the fullest rank
+  std::optional<MemoryUse> peak{};  // what that rank holds at its peak; absent in an estimate
 };
 
-/// How full ranks are whose budgets may differ.
+/// How full each rank is, where ranks may have different budgets.
 class RankBudgets {
  public:
   RankBudgets(const Experiment& experiment, const Mesh& mesh);

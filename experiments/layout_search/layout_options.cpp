@@ -32,7 +32,7 @@ void put_first(std::vector<T>& values, const T& value) {
 }  // namespace
 
 std::optional<std::int64_t> LayoutSpace::fixed_norm_groups() const {
-  if (!has_batch_norms_ || freedom_.norm_groups) return {};
+  if (!has_batch_norms_ || freedom_.contains(Freedom::norm_groups)) return {};
   return norm_groups(experiment_, written_.mesh.dp, written_.micro_batches);
 }
 
@@ -77,7 +77,7 @@ const std::vector<LayoutSpace::Scheduled>& LayoutSpace::schedules_of(std::int64_
 
 std::vector<Recompute> LayoutSpace::recomputations() const {
   std::vector<Recompute> found{written_.recompute};
-  if (freedom_.recompute)
+  if (freedom_.contains(Freedom::recompute))
     for (const Recompute mode : all_of<Recompute>)
       if (mode != written_.recompute) found.push_back(mode);
   return found;
@@ -88,7 +88,7 @@ std::vector<Offload> LayoutSpace::offloads_of(const Layout& layout) const {
   const bool has_others = layout.mesh.pp > 1 && layout.micro_batches * layout.chunks > 1;
   if (!has_others || !keeps_activations(layout.recompute)) return {Offload::never};
   std::vector<Offload> found{written_.offload};
-  if (freedom_.offload && layout.schedule != "csv")
+  if (freedom_.contains(Freedom::offload) && layout.schedule != "csv")
     for (const Offload mode : all_of<Offload>)
       if (mode != written_.offload) found.push_back(mode);
   return found;
@@ -126,7 +126,7 @@ std::vector<Logits> LayoutSpace::logits() const {
 }
 
 std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
-  if (layout.mesh.pp == 1) return {CutChoice::written};
+  if (layout.mesh.pp == 1) return {CutChoice::unchanged};
   const StagesConfig& stages = experiment_.model.stages;
   const std::int64_t count = layout.mesh.pp * layout.chunks;
   const bool is_fixed = names_stages_ || !stages.balance.empty();
@@ -134,8 +134,8 @@ std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
   // Whether named stages are as many shows in the checks of the experiment.
   const bool is_own_mesh = layout.mesh == written_.mesh && layout.chunks == written_.chunks;
   if (!is_fixed || static_cast<std::int64_t>(stages.balance.size()) == count || (names_stages_ && is_own_mesh))
-    found.push_back(CutChoice::written);
-  if (layout.schedule == "csv") return {CutChoice::written};
+    found.push_back(CutChoice::unchanged);
+  if (layout.schedule == "csv") return {CutChoice::unchanged};
   if (is_fixed || stages.by) found.push_back(CutChoice::automatic);
   if (is_fixed || stages.by != BalanceBy::time) found.push_back(CutChoice::time);
   if (is_fixed || stages.by != BalanceBy::memory) found.push_back(CutChoice::memory);

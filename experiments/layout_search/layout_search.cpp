@@ -121,7 +121,7 @@ class Search {
     if (goal == Goal::seconds && a.fits != b.fits) return a.fits;
     const bool by_bytes = goal == Goal::bytes || !a.fits;
     const auto of = [by_bytes](const WeighedLayout& each) {
-      const auto [seconds, fullness] = each.weight();
+      const auto [seconds, fullness] = each.cost();
       return by_bytes ? std::pair(fullness, seconds) : std::pair(seconds, fullness);
     };
     if (of(a) != of(b)) return of(a) < of(b);
@@ -333,7 +333,7 @@ class Search {
     for (const WeighedLayout& each : all) {
       if (result_.best.size() == max_best || !each.fits) break;
       if (!is_accepted(each)) continue;
-      if (!result_.best.empty() && result_.best.back().weight() == each.weight())
+      if (!result_.best.empty() && result_.best.back().cost() == each.cost())
         result_.has_equal_layouts = true;
       else
         result_.best.push_back(each);

@@ -27,8 +27,9 @@ struct WeighedLayout {
   LayoutFigures figures{};
   bool fits = true;
   bool is_planned() const { return figures.peak.has_value(); }
-  /// Seconds to seven digits, because sums in another order differ in later ones, and the share of the memory.
-  std::pair<double, double> weight() const { return {static_cast<float>(figures.seconds), figures.fullness}; }
+  /// What layouts are compared by: the seconds, as a float because sums in another order differ in later digits, and
+  /// the share of the memory.
+  std::pair<double, double> cost() const { return {static_cast<float>(figures.seconds), figures.fullness}; }
 };
 
 /// A layout that differs from the experiment's in one option.

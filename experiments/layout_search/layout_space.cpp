@@ -46,7 +46,7 @@ LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreed
               .over = written.head.over,
               .logits = written.head.logits,
               .head_work = written.pipeline.head_work};
-  if (freedom.micro_batches) micro_batches_ = divisors_of(written.train.batch);
+  if (freedom.contains(Freedom::micro_batches)) micro_batches_ = divisors_of(written.train.batch);
   std::erase_if(micro_batches_,
                 [&](std::int64_t count) { return count == written_.micro_batches || count > max_micro_batches; });
   micro_batches_.insert(micro_batches_.begin(), written_.micro_batches);
@@ -80,7 +80,7 @@ std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
   if (mesh.pp > static_cast<std::int64_t>(applications_))
     return fmt::format("the model has {} layers, fewer than stages", applications_);
   const std::vector<std::int64_t> micro_batches = micro_batches_of(mesh);
-  const std::int64_t min_count = freedom_.micro_batches ? 1 : train.micro_batches;
+  const std::int64_t min_count = freedom_.contains(Freedom::micro_batches) ? 1 : train.micro_batches;
   if (mesh.dp * min_count > train.batch)
     return fmt::format("train.batch = {} has fewer samples than parts, dp {} x {}", train.batch, mesh.dp,
                        counted(min_count, "micro-batch", "micro-batches"));
@@ -132,7 +132,7 @@ Experiment LayoutSpace::with_options(const Layout& layout) const {
     experiment.head.logits = layout.logits;
     experiment.pipeline.head_work = layout.head_work;
   }
-  if (layout.cut == CutChoice::written) return experiment;
+  if (layout.cut == CutChoice::unchanged) return experiment;
   experiment.model.stages = {};
   if (layout.cut == CutChoice::time) experiment.model.stages.by = BalanceBy::time;
   if (layout.cut == CutChoice::memory) experiment.model.stages.by = BalanceBy::memory;

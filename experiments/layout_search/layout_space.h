@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,26 +12,22 @@
 
 namespace heddle {
 
-/// What a search may change although it changes more than the layout.
-enum class Allowed {
+/// Changes that a search makes only if they are allowed, because they cost work or memory of the host, or change the
+/// sums of the training.
+enum class Freedom {
   recompute,      // more work for less memory
   offload,        // memory of the host in place of that of the ranks
   micro_batches,  // other sums of the same gradients
   norm_groups     // batch norms normalise other parts of the batch
 };
 template <>
-inline constexpr auto enum_names<Allowed> = enum_table<Allowed>({
-    {Allowed::recompute, "recompute"},
-    {Allowed::offload, "offload"},
-    {Allowed::micro_batches, "micro_batches"},
-    {Allowed::norm_groups, "norm_groups"},
+inline constexpr auto enum_names<Freedom> = enum_table<Freedom>({
+    {Freedom::recompute, "recompute"},
+    {Freedom::offload, "offload"},
+    {Freedom::micro_batches, "micro_batches"},
+    {Freedom::norm_groups, "norm_groups"},
 });
-struct LayoutFreedom {
-  bool recompute = false;
-  bool offload = false;
-  bool micro_batches = false;
-  bool norm_groups = false;
-};
+using LayoutFreedom = std::set<Freedom>;
 
 class LayoutSpace {
  public:

@@ -85,8 +85,9 @@ static void describe(Describer& d, RanksConfig& c) {
 
 static void describe(Describer& d, DeviceProfile& c) {
   const Range rate = between(1, 1e21);
-  d.field("flops", c.flops, rate, "floating-point operations per second; the default is that of about one core");
-  d.field("bandwidth", c.bandwidth, rate, "bytes of memory that kernels read and write per second");
+  d.field("flops", c.flops_per_second, rate,
+          "floating-point operations per second; the default is that of about one core");
+  d.field("bandwidth", c.bytes_per_second, rate, "bytes of memory that kernels read and write per second");
 }
 
 static void describe(Describer& d, ClipConfig& c) {

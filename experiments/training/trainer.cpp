@@ -109,9 +109,9 @@ void Trainer::check_finite(std::int64_t step) {
                        rank_.index);
 }
 
-void Trainer::sample_in(std::size_t head, std::int64_t shards) {
+void Trainer::set_sample_shards(std::size_t head, std::int64_t shards) {
   sample_shards_[head] = shards;
-  if (heads_) (*heads_)[head].sample_in(shards);
+  if (heads_) (*heads_)[head].set_sample_shards(shards);
 }
 
 void Trainer::set_head_first_step(std::int64_t step) {

@@ -28,7 +28,7 @@ class Trainer {
   /// Whether an image of the step, or of the batches that were embedded last, was broken on any rank. A step must then
   /// be dropped, and nothing has changed yet; embeddings must not be used.
   bool has_broken_image() const { return has_broken_image_; }
-  /// Finds that out. All ranks call it after they have read images; compute_gradients does.
+  /// Updates has_broken_image() from all ranks, after they have read images. All ranks call it; compute_gradients does.
   void share_broken_image();
   /// Throws the InputError of the broken image on the ranks that have met it, for whose failure the others wait.
   [[noreturn]] void end_at_broken_image();
@@ -72,7 +72,7 @@ class Trainer {
   /// ranks; 0 if it has all classes in every step.
   std::int64_t sample_shards(std::size_t head) const { return sample_shards_[head]; }
   /// Samples in this number of shards from the next step on. All ranks call it.
-  void sample_in(std::size_t head, std::int64_t shards);
+  void set_sample_shards(std::size_t head, std::int64_t shards);
   /// The optimizer's step in which the heads began to train: 0, or the step where a resumed run began with a new one.
   std::int64_t head_first_step() const { return head_first_step_; }
   void set_head_first_step(std::int64_t step);

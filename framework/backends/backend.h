@@ -49,8 +49,8 @@ namespace heddle {
 /// The device that plan counts time for: what it reaches on large products and on large copies. The defaults are about
 /// those of one core of a server.
 struct DeviceProfile {
-  double flops = 100e9;     // floating-point operations per second
-  double bandwidth = 25e9;  // bytes per second, reading and writing together
+  double flops_per_second = 100e9;  // floating-point operations
+  double bytes_per_second = 25e9;   // reading and writing together
 };
 
 /// What plan counts.

@@ -67,7 +67,7 @@ class Head {
   Head& operator=(const Head&) = delete;
 
   /// From the next step on, classes are sampled in this number of shards.
-  void sample_in(std::int64_t shards) { sample_.set_shards(shards); }
+  void set_sample_shards(std::int64_t shards) { sample_.set_shards(shards); }
   /// The step in which the classes are trained for the first time, where adamw's count begins; 0 unless set. The
   /// optimizer of a replicated head's parameters must be set separately.
   void set_first_step(std::int64_t step) { state_.set_first_step(step); }

@@ -81,7 +81,7 @@ CollectiveCost PlacementCosts::cost(Payload payload, const LayerCollective& coll
 }
 
 double PlacementCosts::computing_seconds(double flops, double bytes) const {
-  return rounded(std::max(flops / options_.profile.flops, bytes / options_.profile.bandwidth)) *
+  return rounded(std::max(flops / options_.profile.flops_per_second, bytes / options_.profile.bytes_per_second)) *
          static_cast<double>(options_.micro_batches);
 }
 

@@ -26,7 +26,8 @@ PlacementTotals::Traffic PlacementTotals::communication() const {
   return sum;
 }
 
-PlacementReport report(const ModelSpec& model, const ModelPlacement& placement, const PlannerOptions& options) {
+PlacementReport placement_report(const ModelSpec& model, const ModelPlacement& placement,
+                                 const PlannerOptions& options) {
   PlacementCosts costs(model, options);
   PlacementReport report;
   report.totals.computing_seconds = costs.loading_seconds(placement.input);

@@ -37,6 +37,8 @@ struct PlacementReport {
   PlacementTotals totals{};
 };
 
-PlacementReport report(const ModelSpec& model, const ModelPlacement& placement, const PlannerOptions& options);
+/// The planner's costs of each application and redistribution of a placed model.
+PlacementReport placement_report(const ModelSpec& model, const ModelPlacement& placement,
+                                 const PlannerOptions& options);
 
 }  // namespace heddle

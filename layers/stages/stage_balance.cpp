@@ -151,7 +151,7 @@ class EvenCut {
 };
 
 StageLoads time_loads(const ModelSpec& model, const ModelPlacement& placement, const PlannerOptions& options) {
-  const PlacementReport planned = report(model, placement, options);
+  const PlacementReport planned = placement_report(model, placement, options);
   StageLoads loads;
   for (const LayerCosts& layer : planned.layers) {
     double seconds = layer.seconds;

@@ -11,6 +11,7 @@
 
 namespace heddle {
 
+/// In this order: is_loss and is_message test ranges of it.
 enum class ActionKind {
   forward,          // F
   backward,         // B: the input part and the weight part together
@@ -137,11 +138,12 @@ bool is_forward_only(const Schedule& schedule);
 /// Whether the schedule has an O or L.
 bool has_transfers(const Schedule& schedule);
 
-/// Puts stage s on rank s mod p: v loops over the ranks; v = 1 is one stage per rank.
+/// Puts stage s on rank s mod `ranks`, in `chunks` loops over the ranks; one chunk is one stage per rank.
 std::vector<int> looped_stages(int ranks, int chunks);
-/// Puts the stages down the ranks and up again: stage s < p on rank s, stage s >= p on rank 2p - 1 - s.
+/// Puts the stages down the ranks and up again: stage s < `ranks` on rank s, any other on rank 2 * `ranks` - 1 - s.
 std::vector<int> folded_stages(int ranks);
-/// Puts the stages down the ranks, up again, down again, ..: v times (Hanayo's waves); v = 2 is folded_stages.
+/// Puts the stages down the ranks, up again, down again, ..: `chunks` times (Hanayo's waves); two chunks are
+/// folded_stages.
 std::vector<int> wave_stages(int ranks, int chunks);
 
 }  // namespace heddle

@@ -3,7 +3,7 @@
 //
 //   R      replicated, its gradient as well (every rank has the whole gradient)
 //   R/P    replicated, its gradient a partial sum: ranks use the value in different ways
-//   S(d)   shard.h's part of dimension d, of the gradient as well
+//   S(d)   sharded along dimension d (shard() gives each rank's part), its gradient as well
 //   P      a term of the value, which is the sum over the ranks; its gradient replicated
 #pragma once
 

@@ -71,7 +71,7 @@ TEST_CASE("a parameter-parallel layer gathers its weight twice per micro-batch a
                                .samples = 8,
                                .micro_batches = 3,
                                .links = {.within_node = {.latency = 0.25, .bandwidth = 1024}},
-                               .profile = {.flops = 1024, .bandwidth = 1e30},
+                               .profile = {.flops_per_second = 1024, .bytes_per_second = 1e30},
                                .optimizer_states = 2};
   const ModelPlacement plan = place(model, options);
   const LayerCosts costs = PlacementCosts(model, options).layer(0, plan.layers[0]);

@@ -181,7 +181,7 @@ TEST_CASE("loads of a plan: parameters and bytes sum up to the model's, times ar
   const ModelSpec model = resnet18();
   const PlannerOptions options{.samples = 8, .micro_batches = 2};
   const ModelPlacement plan = place(model, options);
-  const PlacementReport planned = report(model, plan, options);
+  const PlacementReport planned = placement_report(model, plan, options);
   const auto sum = [](const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); };
   double parameters = 0;
   double seconds = 0;

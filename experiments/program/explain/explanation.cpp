@@ -49,7 +49,7 @@ PlacementTotals totals_of(ModelSpec model, const PlannerOptions& options, const 
       break;
     }
   }
-  return report(model, place(model, options), options).totals;
+  return placement_report(model, place(model, options), options).totals;
 }
 
 std::vector<Explanation::Choice> plain_choices(const ModelSpec& model, PlannerOptions options,
@@ -59,7 +59,7 @@ std::vector<Explanation::Choice> plain_choices(const ModelSpec& model, PlannerOp
   const auto add = [&](const char* name, const PlacementTotals& totals) {
     choices.push_back({name, with_heads(totals, heads)});
   };
-  add("as written", report(model, place(model, options), options).totals);
+  add("as written", placement_report(model, place(model, options), options).totals);
   add("data", totals_of(model, options, [](const LayerSpec&) { return Parallel::data; }));
   // Megatron's pairs: the next layer takes what this one has split.
   bool is_column = false;
@@ -145,7 +145,7 @@ Explanation explain(const Experiment& experiment, const std::string& name, bool 
   Experiment placed = experiment;
   if (automatic) placed.model.placements = fastest_placements(experiment);
   ModelPlacement placement = placement_of(model_of(placed, image_shape(experiment.data)), experiment, options.mesh);
-  PlacementReport planned = report(model, placement, options);
+  PlacementReport planned = placement_report(model, placement, options);
   const Schedule schedule = schedule_of(experiment);
   std::vector<ExplainedHead> heads = heads_of(experiment, model, options, schedule.rank_of.back());
   const PlacementTotals totals = with_heads(planned.totals, heads);

@@ -1,5 +1,6 @@
 #include "experiments/program/plan/search_plan.h"
 
+#include <algorithm>
 #include <csignal>
 
 #include "experiments/config/wording.h"
@@ -18,18 +19,12 @@ namespace {
 LayoutFreedom freedom_of(const std::vector<std::string>& words) {
   LayoutFreedom freedom;
   std::vector<std::string> names;
-  for (const std::string_view name : enum_names<Allowed>.rows()) names.emplace_back(name);
+  for (const std::string_view name : enum_names<Freedom>.rows()) names.emplace_back(name);
   for (const std::string& word : words) {
-    if (word == name_of(Allowed::recompute))
-      freedom.recompute = true;
-    else if (word == name_of(Allowed::offload))
-      freedom.offload = true;
-    else if (word == name_of(Allowed::micro_batches))
-      freedom.micro_batches = true;
-    else if (word == name_of(Allowed::norm_groups))
-      freedom.norm_groups = true;
-    else
+    const auto found = std::ranges::find(all_of<Freedom>, word, name_of<Freedom>);
+    if (found == all_of<Freedom>.end())
       fail<InputError>("--allow: expected {}, got {}{}", one_of_words(names), in_quotes(word), suggestion(word, names));
+    freedom.insert(*found);
   }
   return freedom;
 }

@@ -352,7 +352,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   for (std::size_t set = 0; head != SavedHead::fresh && set < trainer.experiment().heads(); ++set) {
     const std::optional<std::int64_t> shards = kept_shards(trainer, files.identity(), set);
     if (!shards) continue;
-    trainer.sample_in(set, *shards);
+    trainer.set_sample_shards(set, *shards);
     kept += fmt::format("{}classes are sampled in {} shards as before ({}.sample.shards)", kept.empty() ? "" : "; ",
                         *shards, key_of(trainer.experiment(), "head", set));
   }

@@ -55,10 +55,10 @@ ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline
   return model;
 }
 
-RunPlan::RunPlan(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> layout,
+RunPlan::RunPlan(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> placements,
                  std::shared_ptr<const ValueForms> known_forms)
     : model(std::move(spec)),
-      placement(std::move(layout)),
+      placement(std::move(placements)),
       forms(known_forms ? std::move(known_forms) : std::make_shared<ValueForms>(*model, *placement)) {}
 
 ScheduleShape shape_of(const Experiment& experiment) {

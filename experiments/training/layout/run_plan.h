@@ -14,8 +14,8 @@
 namespace heddle {
 
 struct RunPlan {
-  /// `known_forms`: those of the model in this placement, which are computed if they are null.
-  RunPlan(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> layout,
+  /// `known_forms`: those of the model in these placements, which are computed if they are null.
+  RunPlan(std::shared_ptr<const ModelSpec> spec, std::shared_ptr<const ModelPlacement> placements,
           std::shared_ptr<const ValueForms> known_forms = nullptr);
 
   std::shared_ptr<const ModelSpec> model;

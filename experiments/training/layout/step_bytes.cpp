@@ -77,7 +77,7 @@ bool has_step_bytes(const Experiment& experiment) {
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   const ModelSpec& model = *plan.model;
   const PlannerOptions options = planner_options(experiment, model, plan.placement->mesh);
-  const PlacementReport planned = report(model, *plan.placement, options);
+  const PlacementReport planned = placement_report(model, *plan.placement, options);
   // The last stage also brings the result into the plan's output.
   const auto is_mine = [&](std::size_t application) {
     for (int stage = 0; stage < plan.stages(); ++stage)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "experiments/training/layout/model_layout.h"
+
 namespace heddle {
 
 namespace {
@@ -55,6 +57,11 @@ std::vector<LayerMessages> layer_messages(const ModelSpec& model, const ModelPla
     }
   }
   return messages;
+}
+
+std::vector<LayerMessages> layer_messages(const Experiment& experiment, const RunPlan& plan) {
+  const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
+  return layer_messages(*plan.model, *plan.placement, options, placement_report(*plan.model, *plan.placement, options));
 }
 
 }  // namespace heddle

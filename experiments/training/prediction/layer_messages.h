@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "experiments/training/layout/run_plan.h"
 #include "layers/planner/placement_report.h"
 
 namespace heddle {
@@ -26,5 +27,7 @@ struct LayerMessages {
 /// its first reader.
 std::vector<LayerMessages> layer_messages(const ModelSpec& model, const ModelPlacement& placement,
                                           const PlannerOptions& options, const PlacementReport& report);
+/// Those of the plan's model.
+std::vector<LayerMessages> layer_messages(const Experiment& experiment, const RunPlan& plan);
 
 }  // namespace heddle

@@ -297,9 +297,7 @@ PredictedStep predicted_step(const Experiment& experiment, const RunPlan& plan, 
 }
 
 double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps) {
-  const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
-  const std::vector<LayerMessages> layers =
-      layer_messages(*plan.model, *plan.placement, options, report(*plan.model, *plan.placement, options));
+  const std::vector<LayerMessages> layers = layer_messages(experiment, plan);
   std::vector<double> seconds;
   for (const StageProfile& step : steps) seconds.push_back(predicted_step(experiment, plan, step, layers).seconds);
   return median(std::move(seconds));

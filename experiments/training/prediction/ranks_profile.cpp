@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -140,16 +139,11 @@ class StepOfRanks {
 
 std::vector<StageProfile> profile_ranks(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan) {
   const Experiment profiled = profiled_experiment(experiment);
-  // The planner would place layers in another way on other links.
-  auto own = std::make_shared<RunPlan>(plan.model, plan.placement, plan.forms);
-  own->cut = plan.cut;
-  own->has_sqrt_segments = plan.has_sqrt_segments;
+  // Keeps the run's placements: on links that take no time, the planner would choose others.
+  auto own = std::make_shared<RunPlan>(plan);
   own->training = make_program(schedule_of(profiled));
-  own->forward = plan.forward;
   const std::vector<std::vector<ProfiledStep>> ranks = run_profiled(profiled, dataset, own);
-  const PlannerOptions options = planner_options(profiled, *plan.model, plan.placement->mesh);
-  const std::vector<LayerMessages> layers =
-      layer_messages(*plan.model, *plan.placement, options, report(*plan.model, *plan.placement, options));
+  const std::vector<LayerMessages> layers = layer_messages(profiled, plan);
   std::vector<StageProfile> profiles;
   for (std::size_t step = 0; step < ranks.front().size(); ++step) {
     std::vector<const ProfiledStep*> of_step;

@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// OutOfMemory if a rank exceeds the experiment's budget.
+/// One profile for each measured step. OutOfMemory if a rank exceeds the experiment's budget.
 std::vector<StageProfile> profile_ranks(const Experiment& experiment, const Dataset& dataset, const RunPlan& plan);
 
 }  // namespace heddle

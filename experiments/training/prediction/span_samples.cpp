@@ -19,9 +19,9 @@ double mean(const std::vector<double>& values) {
 
 SpanSamples::SpanSamples(const std::vector<Span>& spans) {
   for (const Span& span : spans) {
-    const auto [place, is_new] = spans_.try_emplace(span.name);
-    Named& named = place->second;
-    if (is_new) named.place = spans_.size();
+    const auto [entry, is_new] = spans_.try_emplace(span.name);
+    Named& named = entry->second;
+    if (is_new) named.order = spans_.size();
     named.begins.push_back(span.begin_seconds);
     named.seconds.push_back(span.seconds);
     named.computing += span.computing_seconds;
@@ -64,10 +64,10 @@ double SpanSamples::computing_of(const std::string& name) const {
 double SpanSamples::mean_of(ActionKind kind, int stage, std::int64_t micro_batches, Counted counted) const {
   std::map<std::size_t, const Named*> begun;  // in the order of their begins
   for (int i = 0; i < micro_batches; ++i)
-    if (const Named* const named = find(to_string(Action{kind, stage, i}))) begun.emplace(named->place, named);
+    if (const Named* const named = find(to_string(Action{kind, stage, i}))) begun.emplace(named->order, named);
   std::vector<double> all;
-  for (const auto& [place, named] : begun) {
-    const bool is_first = place == begun.begin()->first;
+  for (const auto& [order, named] : begun) {
+    const bool is_first = order == begun.begin()->first;
     const bool is_later = !is_first || begun.size() == 1;
     if (counted == Counted::first ? !is_first : counted == Counted::later && !is_later) continue;
     all.insert(all.end(), named->seconds.begin(), named->seconds.end());
@@ -99,7 +99,7 @@ std::int64_t SpanSamples::offloaded_bytes(int stage, std::int64_t micro_batches)
 }
 
 std::vector<Span> without_updates_in_loss(std::vector<Span> spans, int stages) {
-  const std::string loss = to_string(Action{ActionKind::loss, stages - 1, 0});  // only for a single micro-batch
+  const std::string loss = to_string(Action{ActionKind::loss, stages - 1, 0});
   for (Span& whole : spans) {
     if (whole.name != loss) continue;
     const double end = whole.begin_seconds + whole.seconds;

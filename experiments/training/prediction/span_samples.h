@@ -20,8 +20,9 @@ enum class Counted { first, later, all };
 class SpanSamples {
  public:
   explicit SpanSamples(const std::vector<Span>& spans);
-  /// Those of ranks that wait for each other within their spans, as if they were one rank: a span begins when the last
-  /// of them begins it, and ends when the last of them has ended it. Names that the first rank lacks are left out.
+  /// The times of ranks that wait for each other within their spans, as if they were one rank: a span begins when the
+  /// last rank begins it and ends when the last rank ends it. Names that the first rank lacks are left out.
+  /// computing_of and offloaded_bytes remain those of the first rank.
   static SpanSamples of_group(std::span<const SpanSamples* const> ranks);
 
   /// The sum over the spans of this name: each head has its own. 0 if there are none.
@@ -40,7 +41,7 @@ class SpanSamples {
     std::vector<double> begins;  // by the clock of the rank
     std::vector<double> seconds;
     double computing = 0;    // the sum of all
-    std::size_t place = 0;   // in the order in which the names first occur
+    std::size_t order = 0;   // in the order in which the names first occur
     std::int64_t bytes = 0;  // of the last one
   };
   const Named* find(const std::string& name) const;
@@ -48,8 +49,8 @@ class SpanSamples {
   std::map<std::string, Named> spans_;
 };
 
-/// Where a rank updates its classes while the gradients of the embeddings are summed, H has the time of both: leaves
-/// that of the update out.
+/// With one micro-batch, a rank may update its classes within H, while the gradients of the embeddings are summed
+/// (TrainedParameters::updates_head_early). Subtracts that update from the span of H.
 std::vector<Span> without_updates_in_loss(std::vector<Span> spans, int stages);
 
 }  // namespace heddle

@@ -18,7 +18,8 @@ class WorkCounter {
 
   void add(double flops, std::int64_t bytes) {
     work_.flops += flops;
-    work_.seconds += std::max(flops / profile_.flops, static_cast<double>(bytes) / profile_.bandwidth);
+    work_.seconds +=
+        std::max(flops / profile_.flops_per_second, static_cast<double>(bytes) / profile_.bytes_per_second);
   }
   /// A kernel that reads or writes each of these tensors once; one that does both names it twice. Undefined tensors
   /// have no bytes.

@@ -213,7 +213,7 @@ TEST_CASE("Squares of gradients add up to those of the stored gradient, and tile
 
 TEST_CASE("Plan counts the bytes of the rows that are selected, and no others") {
   // One byte per second, so that seconds are bytes; no kernel here is bound by its operations.
-  Device device(make_plan_backend({.profile = {.flops = 1e30, .bandwidth = 1}}), 0, {});
+  Device device(make_plan_backend({.profile = {.flops_per_second = 1e30, .bytes_per_second = 1}}), 0, {});
   const auto bytes = [&device](const auto& work) {
     const double before = device.backend().seconds();
     work();

@@ -288,7 +288,7 @@ TEST_CASE("On plan a rank's clock times its kernels by the profile and its messa
   WorldOptions options = line.options();
   options.backend = "plan";
   options.clock.computed = nullptr;
-  options.backend_options.profile = {.flops = 64, .bandwidth = 32};
+  options.backend_options.profile = {.flops_per_second = 64, .bytes_per_second = 32};
   takes(std::vector<double>(2, 8192 / 64.0 + latency + 1 + 2048 / 32.0), options, [](Rank& rank) {
     const NoGrad no_grad(rank.device);
     const Variable x(Tensor::empty(rank.device, {16, 16}, DType::f32));

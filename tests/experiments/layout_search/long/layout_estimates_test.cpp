@@ -17,7 +17,7 @@ TEST_CASE("estimates of times agree with plans within a tenth, and those of byte
     "data": {"type": "synthetic_identities", "identities": 40, "image": [3, 64, 64]},
     "model": {"type": "resnet18", "embedding": 128}, "head": {"classes": 4000}, "pipeline": {"schedule": "1f1b"},
     "train": {"batch": 64, "micro_batches": 4}})");
-  const LayoutSpace space(experiment, 4, {.recompute = true, .offload = true, .norm_groups = true});
+  const LayoutSpace space(experiment, 4, {Freedom::recompute, Freedom::offload, Freedom::norm_groups});
   LayoutPlanner planner(open_datasets(experiment));
   LayoutEstimator estimator(space, planner.plan_serially(experiment));
   const std::vector<heddle::Layout> starts = space.starts();
@@ -33,7 +33,7 @@ TEST_CASE("estimates of times agree with plans within a tenth, and those of byte
 TEST_CASE("the estimates of many micro-batches, of which few are simulated, agree with plans") {
   Experiment experiment = small_mlp();
   experiment.train.batch = 256;
-  const LayoutSpace space(experiment, 4, {.micro_batches = true});
+  const LayoutSpace space(experiment, 4, {Freedom::micro_batches});
   LayoutPlanner planner(open_datasets(experiment));
   LayoutEstimator estimator(space, planner.plan_serially(experiment));
   int count = 0;
@@ -49,12 +49,12 @@ TEST_CASE("the estimates of many micro-batches, of which few are simulated, agre
 TEST_CASE("the estimates of small micro-batches, with large layers or a large head, agree with plans") {
   Experiment experiment = small_mlp();
   experiment.train.batch = 256;
-  experiment.profile.flops = 5e10;
+  experiment.profile.flops_per_second = 5e10;
   experiment.links.within_node = {.latency = 1e-6, .bandwidth = 1e10};
   for (const bool is_head : {false, true}) {
     experiment.model.hidden = std::vector<std::int64_t>(4, is_head ? 64 : 1024);
     if (is_head) experiment.head = {.classes = 200'000};
-    const LayoutSpace space(experiment, 4, {.micro_batches = true});
+    const LayoutSpace space(experiment, 4, {Freedom::micro_batches});
     LayoutPlanner planner(open_datasets(experiment));
     LayoutEstimator estimator(space, planner.plan_serially(experiment));
     const std::vector<heddle::Layout> starts = space.starts();
@@ -71,7 +71,7 @@ TEST_CASE("estimates of a pipeline whose first layers are frozen agree with plan
   for (const std::vector<std::string>& frozen : {std::vector<std::string>{"layers.0*", "layers.1*"}, {"layers.0*"}})
     for (const Recompute recompute : all_of<Recompute>) {
       Experiment experiment = small_mlp();
-      experiment.profile.flops = 1e9;
+      experiment.profile.flops_per_second = 1e9;
       experiment.links.within_node = {.latency = 1e-6, .bandwidth = 1e10};
       experiment.mesh = {.dp = 1, .pp = 4, .tp = 1};
       experiment.pipeline.schedule = "1f1b";

@@ -98,7 +98,7 @@ TEST_CASE("the layouts of searched.json are those that a search finds") {
     CAPTURE(setting);
     const auto fastest_from = [&](const std::string& start) {
       const LayoutSearchResult result = searched(variant(setting + ", " + start),
-                                                 {.ranks = 8, .freedom = {.recompute = true, .micro_batches = true}});
+                                                 {.ranks = 8, .freedom = {Freedom::recompute, Freedom::micro_batches}});
       REQUIRE_FALSE(result.best.empty());
       CHECK(result.best.front().is_planned());
       return result.best.front().figures.seconds;
@@ -126,10 +126,10 @@ TEST_CASE("every layout keeps the batch, the micro-batches and the parts that ba
     CHECK(layout.micro_batches == 4);
     CHECK(layout.recompute == Recompute::never);
   }
-  const LayoutSpace wider(experiment, 8, {.micro_batches = true});
+  const LayoutSpace wider(experiment, 8, {Freedom::micro_batches});
   for (const heddle::Layout& layout : wider.starts()) CHECK(layout.mesh.dp * layout.micro_batches == 8);
   std::set<std::int64_t> dp;
-  const LayoutSpace any_groups(experiment, 8, {.norm_groups = true});
+  const LayoutSpace any_groups(experiment, 8, {Freedom::norm_groups});
   for (const MeshConfig& mesh : any_groups.meshes()) dp.insert(mesh.dp);
   CHECK(dp == std::set<std::int64_t>{1, 2, 4, 8});
 }
@@ -137,7 +137,7 @@ TEST_CASE("every layout keeps the batch, the micro-batches and the parts that ba
 TEST_CASE("a change of one option leaves the others as they are, unless the mesh does not permit them") {
   const Experiment experiment = small_convolutions(R"({"classes": 100})");
   const LayoutSpace space(experiment, 4,
-                          {.recompute = true, .offload = true, .micro_batches = true, .norm_groups = true});
+                          {Freedom::recompute, Freedom::offload, Freedom::micro_batches, Freedom::norm_groups});
   for (const LayoutOption option : all_of<LayoutOption>) {
     CAPTURE(name_of(option));
     const std::vector<heddle::Layout> changes = space.changes(space.written(), option);
@@ -153,8 +153,8 @@ TEST_CASE("a change of one option leaves the others as they are, unless the mesh
 
 TEST_CASE("offloading is tried where it is allowed, and where a pipeline keeps activations") {
   const Experiment experiment = small_convolutions(R"({"classes": 100})");
-  CHECK(LayoutSpace(experiment, 4, {.recompute = true}).changes({.mesh = {.pp = 4}}, LayoutOption::offload).empty());
-  const LayoutSpace space(experiment, 4, {.recompute = true, .offload = true, .norm_groups = true});
+  CHECK(LayoutSpace(experiment, 4, {Freedom::recompute}).changes({.mesh = {.pp = 4}}, LayoutOption::offload).empty());
+  const LayoutSpace space(experiment, 4, {Freedom::recompute, Freedom::offload, Freedom::norm_groups});
   heddle::Layout layout = space.written();
   CHECK(space.changes(layout, LayoutOption::offload).size() == 2);
   layout.offload = Offload::all;
@@ -174,7 +174,7 @@ TEST_CASE("offloading is tried where it is allowed, and where a pipeline keeps a
 
 TEST_CASE("all layouts of a space are different, and not more than its size") {
   const Experiment experiment = small_convolutions(R"({"classes": 100, "logits": "fused"})");
-  const LayoutSpace space(experiment, 4, {.recompute = true, .offload = true, .micro_batches = true});
+  const LayoutSpace space(experiment, 4, {Freedom::recompute, Freedom::offload, Freedom::micro_batches});
   std::set<std::string> names;
   const std::vector<heddle::Layout> all = space.all(1'000'000);
   int offloading = 0;
@@ -190,7 +190,8 @@ TEST_CASE("all layouts of a space are different, and not more than its size") {
 TEST_CASE("a search that may offload finds how much memory offloading alone saves") {
   Experiment experiment = small_mlp();
   experiment.mesh = {.pp = 4};
-  const LayoutSearchResult result = searched(experiment, {.ranks = 4, .freedom = {.offload = true}, .max_work = 5'000});
+  const LayoutSearchResult result =
+      searched(experiment, {.ranks = 4, .freedom = {Freedom::offload}, .max_work = 5'000});
   REQUIRE(result.written);
   const auto change = std::find_if(result.changes.begin(), result.changes.end(),
                                    [](const LayoutChange& each) { return each.option == LayoutOption::offload; });
@@ -209,7 +210,7 @@ TEST_CASE("where estimates of memory promise too much, the search goes on until 
     "train": {"batch": 256, "micro_batches": 16}})");
   experiment.memory_budget = 200'000'000;
   const LayoutSearchResult result =
-      searched(experiment, {.ranks = 4, .freedom = {.offload = true, .norm_groups = true}});
+      searched(experiment, {.ranks = 4, .freedom = {Freedom::offload, Freedom::norm_groups}});
   REQUIRE_FALSE(result.best.empty());
   CHECK(result.best.front().is_planned());
   CHECK(result.best.front().figures.bytes <= experiment.memory_budget);
@@ -217,7 +218,7 @@ TEST_CASE("where estimates of memory promise too much, the search goes on until 
 
 TEST_CASE("the work of a head is divided where all stages share fused logits, and at once where they do not") {
   const Experiment experiment = small_convolutions(R"({"classes": 100, "logits": "fused"})");
-  const LayoutSpace space(experiment, 4, {.norm_groups = true});
+  const LayoutSpace space(experiment, 4, {Freedom::norm_groups});
   heddle::Layout layout = space.written();
   layout.mesh = {.pp = 4};
   CHECK(space.changes(layout, LayoutOption::head_work).size() == 2);
@@ -252,10 +253,10 @@ TEST_CASE(
   const LayoutSearchResult result = searched(experiment, {.ranks = 4});
   CHECK(result.best.size() == 10);
   CHECK(result.has_equal_layouts);
-  for (std::size_t i = 1; i < result.best.size(); ++i) CHECK(result.best[i - 1].weight() < result.best[i].weight());
+  for (std::size_t i = 1; i < result.best.size(); ++i) CHECK(result.best[i - 1].cost() < result.best[i].cost());
   for (const WeighedLayout& best : result.best)
     for (const WeighedLayout& other : result.layouts)
-      if (other.weight() == best.weight())
+      if (other.cost() == best.cost())
         CHECK(distance(best.layout, space.written()) <= distance(other.layout, space.written()));
 }
 
@@ -263,7 +264,7 @@ TEST_CASE("the numbers of micro-batches are the divisors of the batch, and the e
   Experiment experiment = small_mlp();
   experiment.train.micro_batches = 5;
   std::set<std::int64_t> counts;
-  const LayoutSpace space(experiment, 4, {.micro_batches = true});
+  const LayoutSpace space(experiment, 4, {Freedom::micro_batches});
   for (const heddle::Layout& layout : space.starts())
     if (layout.mesh.dp == 4) counts.insert(layout.micro_batches);
   CHECK(counts == std::set<std::int64_t>{1, 2, 4, 5, 8, 16});
