@@ -268,9 +268,7 @@ class Search {
   void plan_leaders() {
     for (bool has_planned = true; has_planned && !stops();) {
       has_planned = false;
-      std::vector<WeighedLayout> leaders = ranked(known_layouts());
-      leaders.resize(std::min(max_best, leaders.size()));
-      for (const WeighedLayout& leader : leaders) {
+      for (const WeighedLayout& leader : first_distinct(ranked(known_layouts()), max_best)) {
         if (leader.is_planned() || !can_plan(leader.layout, 1)) continue;
         (void)planned(leader.layout);
         has_planned = true;
@@ -331,15 +329,14 @@ class Search {
     result_.estimated = estimates_.size();
     result_.planned = plans_.size();
     for (const WeighedLayout& each : all) {
-      if (result_.best.size() == max_best || !each.fits) break;
+      const bool is_equal = !result_.best.empty() && have_equal_figures(result_.best.back(), each);
+      if (!each.fits || (result_.best.size() == max_best && !is_equal)) break;
       if (!is_accepted(each)) continue;
-      if (!result_.best.empty() && result_.best.back().cost() == each.cost())
-        result_.has_equal_layouts = true;
-      else
-        result_.best.push_back(each);
+      result_.has_equal_layouts = result_.has_equal_layouts || is_equal;
+      if (!is_equal) result_.best.push_back(each);
     }
     const auto is_refused = [this](const WeighedLayout& each) { return !is_accepted(each); };
-    do result_.front = front_of(known_layouts());
+    do result_.front = front_of(ranked(known_layouts()));
     while (std::ranges::any_of(result_.front, is_refused));
     if (result_.front.empty()) space_.refuse_all(refusals_);
     const std::vector<WeighedLayout> plans = known_in(plans_);

@@ -12,10 +12,10 @@ void check_target(const fs::path& target, bool replace) {
   std::error_code unknown;
   const fs::file_status status = fs::symlink_status(target, unknown);
   if (!fs::exists(status)) return;
-  if (!replace) fail<InputError>("{}: exists already; --force replaces it", target.string());
   if (fs::is_directory(status)) fail<InputError>("{}: cannot be written: it is a folder", target.string());
   if (fs::exists(target, unknown) && !fs::is_regular_file(target, unknown))
     fail<InputError>("{}: cannot be written: it is not a plain file", target.string());
+  if (!replace) fail<InputError>("{}: exists already; --force replaces it", target.string());
 }
 
 }  // namespace heddle

@@ -2,9 +2,10 @@
 
 #include <fstream>
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include "parallel/communicator/core_binding.h"
 
 namespace heddle {
 
@@ -17,12 +18,6 @@ std::string processor_name() {
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
   return "unknown";
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 }  // namespace

@@ -2,7 +2,15 @@
 
 #include <cstddef>
 
+#include <unistd.h>
+
 namespace heddle {
+
+int usable_cores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return CPU_COUNT(&cores);
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+}
 
 void bind_thread(int core) {
   if (core < 0 || core >= CPU_SETSIZE) return;

@@ -5,6 +5,9 @@
 
 namespace heddle {
 
+/// The cores that the calling thread may use.
+int usable_cores();
+
 /// Binds the calling thread to a core, as sched_getcpu() numbers it. Does nothing where the system forbids it.
 void bind_thread(int core);
 

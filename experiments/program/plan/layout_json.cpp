@@ -57,6 +57,7 @@ OrderedJson report_json(const LayoutReport& report) {
   json["error"] = report.error.empty() ? OrderedJson() : OrderedJson(report.error);
   json["written"] = result.written ? layout_json(*result.written) : OrderedJson();
   json["best"] = layouts_array(result.best);
+  json["equal_layouts_are_left_out"] = result.has_equal_layouts;
   json["changes"] = OrderedJson::array();
   for (const LayoutChange& change : result.changes) {
     OrderedJson row = layout_json(change.changed);

@@ -224,7 +224,7 @@ std::int64_t budget_bytes(std::string_view text) {
     if (read.ec == std::errc() && unit == name && number * size >= least && number * size <= max_exact_integer)
       return static_cast<std::int64_t>(number * size);
   }
-  fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, and a unit below 1000, got {}",
+  fail<InputError>("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB (numbers below 1000 need a unit), got {}",
                    in_quotes(text));
 }
 

@@ -98,7 +98,8 @@ class Prediction {
   }
   int world_rank(int rank) const { return mesh_.rank({.pp = rank}); }
   double speed(int rank) const { return speeds_[static_cast<std::size_t>(rank)]; }
-  /// The different speeds of the pipelines' ranks; the ranks along tp go as fast as the slowest of them.
+  /// The different speeds of the pipelines' ranks; the ranks along tp go as fast as the slowest of them. Replicas that
+  /// were profiled together are one pipeline, as fast as the slowest rank along dp and tp.
   std::set<std::vector<double>> speeds_of_pipelines() const {
     const std::vector<double> equal(schedule_.ranks.size(), 1);
     if (experiment_.ranks.speed.empty()) return {equal};
@@ -112,7 +113,11 @@ class Prediction {
       }
       all.insert(std::move(speeds));
     }
-    return all;
+    if (!profile_.is_of_ranks) return all;
+    std::vector<double> slowest = *all.begin();
+    for (const std::vector<double>& speeds : all)
+      std::ranges::transform(slowest, speeds, slowest.begin(), [](double a, double b) { return std::min(a, b); });
+    return {slowest};
   }
 
   /// The sums of a rank's gradients, from its last layer to its first: those of its last action while that is

@@ -67,6 +67,7 @@ std::vector<std::vector<ProfiledStep>> run_profiled(const Experiment& profiled, 
     const auto tracer = std::make_shared<Tracer>(rank.clock, rank.device);
     Trainer trainer(profiled, dataset, rank, *tracer, plan);
     for (std::int64_t step = 0; step < profiled.train.steps; ++step) {
+      rank.world.barrier().wait();  // replicas that only go forward do not wait for each other
       tracer->set_recording(step > 0);
       ProfiledStep measured = profiled.train.forward_only ? forward_step(trainer, *tracer, step)
                                                           : training_step(trainer, *tracer, rank, step, plan->stages());

@@ -48,8 +48,9 @@ class StepOfRanks {
   }
 
   /// The ranks that have computed the stage, those of all its copies, in groups of those that compute it at the same
-  /// time and wait for each other: in layers that they share, or at the latest when they sum the gradients. If nothing
-  /// goes backward, only one copy has computed it.
+  /// time and wait for each other: in layers that they share, or at the latest when they sum the gradients. (In a
+  /// forward pass, replicas do not wait, and the step is that of the slowest.) If nothing goes backward, only one copy
+  /// has computed it.
   std::set<std::vector<int>> groups_of(int stage) const {
     std::set<std::vector<int>> groups;
     for (int rank = 0; rank < mesh_.size(); ++rank)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/error.h"
+#include "parallel/communicator/core_binding.h"
 
 namespace heddle {
 
@@ -46,7 +47,7 @@ WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
       slice_(std::clamp(timeout / 8, min_slice, max_slice)),
       // A few dozen microseconds: longer than the difference between ranks with equal work, and too short to be
       // noticed.
-      spins_(ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0),
+      spins_(ranks <= usable_cores() ? 2000 : 0),
       time_(2 * slice_),
       waiters_(static_cast<std::size_t>(ranks)),
       has_ended_(static_cast<std::size_t>(ranks)),

@@ -301,7 +301,8 @@ TEST_CASE("wrong searches print the error and exit with 2") {
   CHECK(error("head.logits", "1GB") ==
         "heddle: --maximise: expected a field that holds an integer, \"head.logits\" holds one of several names\n");
   CHECK(error("head.classes", "1 gig") ==
-        "heddle: --budget: expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, and a unit below 1000, got \"1 "
+        "heddle: --budget: expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB (numbers below 1000 need a unit), "
+        "got \"1 "
         "gig\"\n");
   const Called without = call({"plan", file, "--maximise", "head.classes"});
   CHECK(without.code == 2);
@@ -328,7 +329,9 @@ TEST_CASE("bytes are read as people write them") {
     CAPTURE(wrong);
     CHECK_THROWS_WITH_AS(
         budget_bytes(wrong),
-        fmt::format("expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, and a unit below 1000, got \"{}\"", wrong)
+        fmt::format(
+            "expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB (numbers below 1000 need a unit), got \"{}\"",
+            wrong)
             .c_str(),
         InputError);
   }

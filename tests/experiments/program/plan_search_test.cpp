@@ -332,9 +332,9 @@ TEST_CASE("wrong options of a search are errors") {
   CHECK(error({"--allow", "recompte"}) ==
         "heddle: --allow: expected \"recompute\", \"offload\", \"micro_batches\" or \"norm_groups\", got \"recompte\"; "
         "did you mean \"recompute\"?\n");
-  CHECK(
-      error({"--budget", "32"}) ==
-      "heddle: --budget: expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB, and a unit below 1000, got \"32\"\n");
+  CHECK(error({"--budget", "32"}) ==
+        "heddle: --budget: expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB (numbers below 1000 need a unit), "
+        "got \"32\"\n");
   Json normed = pipeline();
   normed["model"]["embedding_norm"] = true;
   normed["mesh"] = {{"dp", 2}};

@@ -105,6 +105,39 @@ TEST_CASE("profiled ranks predict the step of ranks that share layers along tp a
     }
 }
 
+TEST_CASE("profiled ranks predict the step of replicas whose slow ranks have different stages") {
+  for (const char* schedule : {"gpipe", "1f1b"})
+    for (const bool shares_layers : {false, true}) {
+      CAPTURE(schedule);
+      CAPTURE(shares_layers);
+      Experiment experiment = planned_pipeline();
+      experiment.model = {.type = ModelType::mlp, .embedding = 512, .hidden = {512, 512, 512, 512}};
+      if (shares_layers)
+        experiment.model.placements = {{.layers = "layers.0", .parallel = Parallel::column, .over = Axis::dp},
+                                       {.layers = "layers.1", .parallel = Parallel::row, .over = Axis::dp},
+                                       {.layers = "layers.2", .parallel = Parallel::column, .over = Axis::dp},
+                                       {.layers = "layers.3", .parallel = Parallel::row, .over = Axis::dp}};
+      experiment.mesh = {.dp = 2, .pp = 2, .tp = 1};
+      experiment.pipeline.schedule = schedule;
+      experiment.train.batch = 768;
+      experiment.ranks.speed = {0.5, 1, 1, 0.5};
+      CHECK(std::abs(apart_of_ranks(experiment)) < 0.05);
+    }
+}
+
+TEST_CASE("profiled ranks predict a forward pass of replicas, which do not wait for each other") {
+  // A run reports the steps of the replica of rank 0, which is the slowest or as slow as the other one here.
+  for (const std::vector<double>& speed :
+       {std::vector<double>{}, std::vector<double>{0.5, 0.5}, std::vector<double>{0.5, 1, 1, 0.5}}) {
+    CAPTURE(speed.size());
+    Experiment experiment = planned_layers();
+    experiment.mesh = {.dp = 2, .pp = 2, .tp = 1};
+    experiment.train.forward_only = true;
+    experiment.ranks.speed = speed;
+    CHECK(std::abs(apart_of_ranks(experiment)) < 0.03);
+  }
+}
+
 TEST_CASE("profiled ranks predict the step where a slow rank along tp shares no layer with the others") {
   for (const std::vector<double>& speed : {std::vector<double>{1, 0.5}, std::vector<double>{0.5, 1}}) {
     CAPTURE(speed.front());

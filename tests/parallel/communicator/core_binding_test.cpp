@@ -1,16 +1,15 @@
 #include "parallel/communicator/core_binding.h"
 
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "tests/support/ranks.h"
+
 namespace heddle::test {
 namespace {
-
-int usable_cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 0;
-}
 
 TEST_CASE("A thread on one core has it, as have the threads that it creates, until it may use all cores again") {
   const int before = usable_cores();
@@ -23,6 +22,17 @@ TEST_CASE("A thread on one core has it, as have the threads that it creates, unt
     const OnOneCore again;
     CHECK(usable_cores() == 1);
   }
+  CHECK(usable_cores() == before);
+}
+
+TEST_CASE("Ranks on plan run on one core if there are more of them than cores, and their creator is free afterwards") {
+  const int before = usable_cores();
+  WorldOptions options = ranks(before + 1, "plan");
+  std::vector<int> of_ranks(static_cast<std::size_t>(before) + 1);
+  run_ranks(options, [&](Rank& rank) { of_ranks[static_cast<std::size_t>(rank.index)] = usable_cores(); });
+  if (before < 32) CHECK(of_ranks == std::vector<int>(of_ranks.size(), 1));
+  CHECK(usable_cores() == before);
+  CHECK_THROWS(run_ranks(options, [](Rank&) { throw std::runtime_error("ends"); }));
   CHECK(usable_cores() == before);
 }
 
