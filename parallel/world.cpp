@@ -158,8 +158,9 @@ void run_threads(const WorldOptions& options, const std::function<void(Rank&)>& 
   const bool one_computes = options.clock.is_virtual && !options.clock.computed && devices.front()->has_data();
   if (one_computes) process.core = std::make_shared<CoreLock>();
   std::optional<OnOneCore> on_one_core;  // which the threads of the ranks inherit
-  const bool waits_more = !devices.front()->has_data() && ranks <= max_planned_ranks_on_one_core;
-  if (waits_more && ranks > 1 && ranks >= usable_cores()) on_one_core.emplace();
+  const bool is_planned = !devices.front()->has_data();
+  if (is_planned && ranks > 1 && ranks >= usable_cores() && ranks <= max_planned_ranks_on_one_core)
+    on_one_core.emplace();
   ThreadsWorld world(ranks, one_computes ? options.timeout * ranks : options.timeout);
   std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
   {

@@ -41,8 +41,7 @@ struct Node {
   std::vector<Alternative> alternatives;  ///< not empty: "type" decides which fields join the others
   int type = -1;
   std::string type_help;
-  bool may_be_list =
-      false;  ///< whether a list of such objects, of a `length`, may stand for it; several are in `items`
+  bool may_be_list = false;  ///< whether a list of such objects may stand for it; several are in `items`
 
   // Lists of objects.
   std::list<Node> items;          ///< the elements that the struct holds; empty for a single object

@@ -8,6 +8,7 @@
 
 namespace heddle {
 
+/// Whether they have the same cost() and the same bytes.
 bool have_equal_figures(const WeighedLayout& a, const WeighedLayout& b);
 
 /// The first `count` layouts of a ranking that differ in their figures; of equal ones, which follow each other, the

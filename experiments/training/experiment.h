@@ -1,6 +1,7 @@
 // One experiment: what a JSON file describes. Each field is described once, in experiment.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -90,6 +91,12 @@ struct RanksConfig {
   double speed_of(int rank) const {
     const auto at = static_cast<std::size_t>(rank);
     return at < speed.size() ? speed[at] : 1;
+  }
+  /// The speed of the slowest of these ranks.
+  double slowest_of(const std::vector<int>& ranks) const {
+    double slowest = speed_of(ranks.front());
+    for (const int rank : ranks) slowest = std::min(slowest, speed_of(rank));
+    return slowest;
   }
 };
 

@@ -27,7 +27,7 @@ struct LayerMessages {
 /// its first reader.
 std::vector<LayerMessages> layer_messages(const ModelSpec& model, const ModelPlacement& placement,
                                           const PlannerOptions& options, const PlacementReport& report);
-/// Those of the plan's model.
+/// The messages of a plan's model.
 std::vector<LayerMessages> layer_messages(const Experiment& experiment, const RunPlan& plan);
 
 }  // namespace heddle

@@ -103,21 +103,15 @@ class Prediction {
   std::set<std::vector<double>> speeds_of_pipelines() const {
     const std::vector<double> equal(schedule_.ranks.size(), 1);
     if (experiment_.ranks.speed.empty()) return {equal};
+    const AxisSet together = profile_.is_of_ranks ? AxisSet{Axis::dp, Axis::tp} : AxisSet{Axis::tp};
     std::set<std::vector<double>> all;
     for (int dp = 0; dp < mesh_.size(Axis::dp); ++dp) {
       std::vector<double> speeds;
-      for (int pp = 0; pp < schedule_.size(); ++pp) {
-        double& slowest = speeds.emplace_back(experiment_.ranks.speed_of(mesh_.rank({dp, pp, 0})));
-        for (int tp = 1; tp < mesh_.size(Axis::tp); ++tp)
-          slowest = std::min(slowest, experiment_.ranks.speed_of(mesh_.rank({dp, pp, tp})));
-      }
+      for (int pp = 0; pp < schedule_.size(); ++pp)
+        speeds.push_back(experiment_.ranks.slowest_of(mesh_.ranks_over(together, mesh_.rank({dp, pp, 0}))));
       all.insert(std::move(speeds));
     }
-    if (!profile_.is_of_ranks) return all;
-    std::vector<double> slowest = *all.begin();
-    for (const std::vector<double>& speeds : all)
-      std::ranges::transform(slowest, speeds, slowest.begin(), [](double a, double b) { return std::min(a, b); });
-    return {slowest};
+    return all;
   }
 
   /// The sums of a rank's gradients, from its last layer to its first: those of its last action while that is

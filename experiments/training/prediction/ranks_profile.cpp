@@ -1,7 +1,7 @@
 #include "experiments/training/prediction/ranks_profile.h"
 
 #include <algorithm>
-#include <limits>
+#include <array>
 #include <memory>
 #include <set>
 #include <span>
@@ -43,42 +43,39 @@ class StepOfRanks {
  private:
   std::int64_t micro_batches() const { return experiment_.train.micro_batches; }
   const ProfiledStep& step_of(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
-  bool has_computed(int rank, int stage) const {
-    return step_of(rank).spans.mean_of(ActionKind::forward, stage, micro_batches(), Counted::all) > 0;
-  }
 
-  /// The ranks that have computed the stage, those of all its copies, in groups of those that compute it at the same
-  /// time and wait for each other: in layers that they share, or at the latest when they sum the gradients. (In a
-  /// forward pass, replicas do not wait, and the step is that of the slowest.) If nothing goes backward, only one copy
-  /// has computed it.
-  std::set<std::vector<int>> groups_of(int stage) const {
-    std::set<std::vector<int>> groups;
-    for (int rank = 0; rank < mesh_.size(); ++rank)
-      if (has_computed(rank, stage)) groups.insert(mesh_.ranks_over({Axis::dp, Axis::tp}, rank));
+  /// Ranks that compute the same actions at the same time and wait for each other: in layers that they share, in H, or
+  /// at the latest when they sum the gradients. (In a forward pass, replicas do not wait, and the step is that of the
+  /// slowest.)
+  struct Group {
+    SpanSamples spans;
+    double speed = 1;  // of the slowest rank
+  };
+  std::vector<Group> groups_over(AxisSet axes) const {
+    std::set<std::vector<int>> members;
+    for (int rank = 0; rank < mesh_.size(); ++rank) members.insert(mesh_.ranks_over(axes, rank));
+    std::vector<Group> groups;
+    for (const std::vector<int>& ranks : members) {
+      std::vector<const SpanSamples*> spans;
+      for (const int rank : ranks) spans.push_back(&step_of(rank).spans);
+      groups.push_back({SpanSamples::of_group(spans), experiment_.ranks.slowest_of(ranks)});
+    }
     return groups;
   }
 
-  double slowest_of(const std::vector<int>& ranks) const {
-    double slowest = std::numeric_limits<double>::max();
-    for (const int rank : ranks) slowest = std::min(slowest, experiment_.ranks.speed_of(rank));
-    return slowest;
-  }
-  SpanSamples spans_of(const std::vector<int>& group) const {
-    std::vector<const SpanSamples*> ranks;
-    for (const int rank : group) ranks.push_back(&step_of(rank).spans);
-    return SpanSamples::of_group(ranks);
-  }
-
-  /// The mean of the groups. Each goes as fast as its slowest rank.
+  /// The mean of the groups that have computed the stage: those of all its copies, and of one if nothing goes backward.
   StageCosts stage_costs(int stage, Counted counted) const {
     StageCosts result{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
-    const std::set<std::vector<int>> groups = groups_of(stage);
-    for (const std::vector<int>& group : groups) {
-      const StageCosts costs = spans_of(group).stage_costs(stage, micro_batches(), counted);
-      for (double StageCosts::*cost :
-           {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute})
-        result.*cost += costs.*cost * slowest_of(group) / static_cast<double>(groups.size());
+    constexpr std::array parts{&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight,
+                               &StageCosts::recompute};
+    int groups = 0;
+    for (const Group& group : replicas_) {
+      if (group.spans.mean_of(ActionKind::forward, stage, micro_batches(), Counted::all) == 0) continue;
+      const StageCosts costs = group.spans.stage_costs(stage, micro_batches(), counted);
+      for (double StageCosts::*const part : parts) result.*part += costs.*part * group.speed;
+      ++groups;
     }
+    for (double StageCosts::*const part : parts) result.*part /= std::max(groups, 1);
     return result;
   }
 
@@ -91,20 +88,15 @@ class StepOfRanks {
     AxisSet axes{Axis::dp, Axis::tp};  // and those of all heads, which H computes one after the other
     for (std::size_t i = 0; i < experiment_.heads(); ++i)
       experiment_.head_of(i).class_axes().for_each([&](Axis axis) { axes.insert(axis); });
-    std::set<std::vector<int>> groups;
-    for (int rank = 0; rank < mesh_.size(); ++rank)
-      if (trains_head(rank)) groups.insert(mesh_.ranks_over(axes, rank));
     double all = 0;
     int counted = 0;
-    for (const std::vector<int>& group : groups) {
-      const SpanSamples spans = spans_of(group);
+    for (const Group& group : groups_over(axes))
       for (int i = 0; i < micro_batches(); ++i) {
-        const double seconds = spans.sum_of(to_string(Action{ActionKind::loss, plan_.stages() - 1, i}));
-        if (seconds == 0) continue;  // of the other copy of the last stage
-        all += seconds * slowest_of(group);
+        const double seconds = group.spans.sum_of(to_string(Action{ActionKind::loss, plan_.stages() - 1, i}));
+        if (seconds == 0) continue;  // of the other copy of the last stage, or of another stage
+        all += seconds * group.speed;
         ++counted;
       }
-    }
     return counted == 0 ? 0 : all / counted / head_part();
   }
 
@@ -134,6 +126,7 @@ class StepOfRanks {
   const std::span<const LayerMessages> layers_;
   const Mesh mesh_;
   const std::vector<const ProfiledStep*> ranks_;
+  const std::vector<Group> replicas_ = groups_over({Axis::dp, Axis::tp});  // one for each rank along pp
 };
 
 }  // namespace
