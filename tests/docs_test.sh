@@ -17,6 +17,7 @@ cuda="needs the CUDA toolkit"
 data="needs the ORL photographs"
 elastic="takes longer than a minute; tests/faults/faults.py runs elastic jobs"
 faces="needs Labeled Faces in the Wild; tests/experiments/program/face_walk_test.cpp walks with drawn faces"
+docker="needs a Docker daemon"
 long="takes longer than a minute; tests/experiments/program/long checks the claims of every shipped experiment, shortened"
 mpi="needs an MPI; tests/parallel/transports has its tests"
 results="needs the results of a command that does not run here"
@@ -27,6 +28,8 @@ RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./heddle run exp
 done; wait'
 declare -A apart=(  # the commands that do not run here, one per line, and why
   ["$elastic_job"]=$elastic
+  ["docker build -t heddle ."]=$docker
+  ["docker run --rm heddle run experiments/quickstart.json --out /tmp/quickstart"]=$docker
   ["./heddle bench"]=$long
   ["tests/faults/faults.py --tries 12"]=$long
   ["tests/faults/kills.py"]=$long
