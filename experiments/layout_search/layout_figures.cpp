@@ -89,7 +89,7 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
   if (known != placed_.end()) return known->second;
   const auto model = std::make_shared<ModelSpec>(model_of(experiment, image_shape(experiment.data)));
   const Mesh mesh = mesh_of(experiment);
-  const auto placement = std::make_shared<ModelPlacement>(placement_of(*model, experiment, mesh));
+  const auto placement = std::make_shared<ModelPlacement>(placement_of(*model, experiment, mesh, quick_planning));
   const PlannerOptions options = planner_options(experiment, *model, mesh);
   const PlacementReport costs = placement_report(*model, *placement, options);
   const auto micro_batches = static_cast<double>(options.micro_batches);

@@ -43,7 +43,7 @@ struct LayoutSearchOptions {
   LayoutFreedom freedom{};
   /// How much may be simulated: the layers that all ranks compute in a step, and four for the messages of each stage
   /// and micro-batch, summed over the layouts that are planned; the experiment's own layout is not counted.
-  double max_work = 100'000;
+  double max_work = 200'000;
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// Whether to end with the best that has been found.
   std::function<bool()> is_interrupted = [] { return false; };
@@ -72,6 +72,8 @@ struct LayoutSearchResult {
   std::size_t considered = 0;  // layouts in the space
   std::size_t estimated = 0;
   std::size_t planned = 0;
+  /// Whether layouts that lead the ranking were not planned, because that would exceed max_work.
+  bool is_exhausted = false;
   bool is_interrupted = false;
 };
 

@@ -93,18 +93,19 @@ std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
 }
 
 const std::optional<std::vector<PlacementConfig>>& LayoutSpace::automatic_placements(const Layout& layout) const {
-  // Nothing else changes the planner's choice but the budget that the head leaves.
+  // Nothing else changes the planner's choice but the budget that the head leaves, which is taken to be shared by all
+  // ranks.
   Layout placed = written_;
   placed.mesh = layout.mesh;
   placed.micro_batches = layout.micro_batches;
-  if (experiment_.min_budget(ranks_) > 0) placed.over = layout.over;
+  placed.over = overs_of(layout.mesh).size() > 1 ? every_axis : written_.over;
   const std::string key = to_string(placed);
   const auto known = placements_.find(key);
   if (known != placements_.end()) return known->second;
   std::optional<std::vector<PlacementConfig>>& found = placements_[key];
   if (layout.mesh.dp * layout.mesh.tp == 1) return found;
   try {
-    std::vector<PlacementConfig> fastest = fastest_placements(with_options(placed));
+    std::vector<PlacementConfig> fastest = fastest_placements(with_options(placed), quick_planning);
     const auto shares_samples = [](const PlacementConfig& layer) {
       return layer.parallel == Parallel::data && layer.other.value_or(Parallel::data) == Parallel::data;
     };

@@ -18,4 +18,7 @@ std::vector<WeighedLayout> first_distinct(const std::vector<WeighedLayout>& rank
 /// The layouts that no other beats in time and in memory, from the fastest on; of equal ones, the first.
 std::vector<WeighedLayout> front_of(std::vector<WeighedLayout> all);
 
+/// The same without those that are hardly smaller than a faster one.
+std::vector<WeighedLayout> sparse_front_of(std::vector<WeighedLayout> all);
+
 }  // namespace heddle

@@ -51,7 +51,7 @@ struct RestOfWay {
 constexpr std::int64_t far_away = std::numeric_limits<std::int64_t>::max() / 4;
 
 auto by_cost(const LayeredGraph& graph) {
-  return RestOfWay(graph, PathCost{unreachable_cost, unreachable_cost}, [](const Edge& edge) { return edge.cost; });
+  return RestOfWay(graph, PathCost::infinite(), [](const Edge& edge) { return edge.cost; });
 }
 auto by_bytes(const LayeredGraph& graph) {
   return RestOfWay(graph, far_away, [](const Edge& edge) { return edge.bytes; });
@@ -112,9 +112,8 @@ class FrontSearch {
 
   /// A path that is hardly longer than the shortest one: at each node, of paths with about the same bytes, the most
   /// promising one is kept.
-  void improve() {
-    constexpr std::size_t work = 10000000;
-    const std::size_t max_ways = std::clamp<std::size_t>(work / graph_.edges.size(), 16, 1024);
+  void improve(std::size_t max_labels) {
+    const std::size_t max_ways = std::clamp<std::size_t>(50 * max_labels / graph_.edges.size(), 16, 1024);
     if (std::optional<GraphPath> path = walk(0, std::numeric_limits<std::size_t>::max(), max_ways))
       best_ = *std::move(path);
   }
@@ -223,14 +222,13 @@ GraphPath path_of_fewest_bytes(const LayeredGraph& graph) {
   return by_bytes(graph).path(graph);
 }
 
-std::optional<GraphPath> shortest_path_within(const LayeredGraph& graph, std::int64_t budget) {
+std::optional<GraphPath> shortest_path_within(const LayeredGraph& graph, std::int64_t budget, std::size_t max_labels) {
   GraphPath cheap = shortest_path(graph);
   if (cheap.bytes <= budget) return cheap;
   const GraphPath small = path_of_fewest_bytes(graph);
   if (small.bytes > budget) return {};
   FrontSearch search(graph, budget, lagrangian_bound(graph, budget, std::move(cheap), small));
-  search.improve();
-  constexpr std::size_t max_labels = 200000;
+  search.improve(max_labels);
   for (const double gap : {0.0, 1e-4, 1e-3, 1e-2})
     if (std::optional<GraphPath> path = search.find(gap, max_labels)) return path;
   return search.best();

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct PathCost {
   double first = 0;
   double second = 0;
   auto operator<=>(const PathCost&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
+  static constexpr PathCost infinite() {
+    return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  }
   PathCost operator+(const PathCost& other) const { return {first + other.first, second + other.second}; }
 };
 
@@ -44,9 +48,9 @@ GraphPath shortest_path(const LayeredGraph& graph);
 GraphPath path_of_fewest_bytes(const LayeredGraph& graph);
 /// The shortest path within the budget; empty if there is none. Keeps a Pareto front of cost and bytes at each node,
 /// pruned by what the rest of the path costs at least and by a Lagrangian bound (Handler and Zang, "A dual algorithm
-/// for the constrained shortest path problem", 1980). The result is exact while the fronts hold at most 200,000 paths;
-/// beyond that it is within 0.01 %, 0.1 % or 1 % of the shortest path, and in the last resort the best path that the
-/// search for the bound has found.
-std::optional<GraphPath> shortest_path_within(const LayeredGraph& graph, std::int64_t budget);
+/// for the constrained shortest path problem", 1980). The result is exact while the fronts hold at most `max_labels`
+/// paths; beyond that it is within 0.01 %, 0.1 % or 1 % of the shortest path, and in the last resort the best path that
+/// the search for the bound has found.
+std::optional<GraphPath> shortest_path_within(const LayeredGraph& graph, std::int64_t budget, std::size_t max_labels);
 
 }  // namespace heddle

@@ -27,11 +27,16 @@ struct PlacementProblem {
     std::vector<std::int64_t> kept{};     // [wanted]: the bytes held if any layer reads it in this placement
   };
   std::vector<Step> steps{};
-  bool counts_bytes = false;
+  bool counts_bytes = false;  // whether the edges of the graph count bytes, for which it has more states
+
+  /// What the choices of a path hold.
+  std::int64_t bytes_of(const GraphPath& path) const;
 };
 
 /// The graph has paths of `problem.steps.size()` edges; an edge's choice is that of its step. If there are more than
-/// `max_states` states after a step, the cheapest are kept.
-LayeredGraph graph_of(const PlacementProblem& problem, std::size_t max_states);
+/// `max_states` states after a step, the cheapest are kept. States through which every path costs more than `max_cost`
+/// are left out.
+LayeredGraph graph_of(const PlacementProblem& problem, std::size_t max_states,
+                      const PathCost& max_cost = PathCost::infinite());
 
 }  // namespace heddle

@@ -70,14 +70,11 @@ bool go_together(Parallel a, Parallel b) {
       layer, name_of(request.kind), name_of(*request.other));
 }
 
-constexpr std::size_t max_placement_states = 50000;
-
 /// The problem's steps: the model's input, its layers, its output.
 class Planner {
  public:
   Planner(const ModelSpec& model, const PlannerOptions& options)
       : model_(model), options_(options), costs_(model, options), values_(model.applications().size() + 2) {
-    problem_.counts_bytes = options.memory_budget.has_value();
     for (const Axis axis : layer_axes)
       if (options.mesh.size(axis) > 1) output_[axis] = Placement::shard(0);
   }
@@ -88,7 +85,7 @@ class Planner {
     problem_.steps.push_back(
         {.inputs = {last_value()}, .choices = {{.wanted = {index_in(values_[last_value()].wanted, output_)}}}});
     price_values();
-    const GraphPath path = find_path(graph_of(problem_, max_placement_states));
+    const GraphPath path = find_path();
     ModelPlacement placement{.mesh = options_.mesh, .input = values_[0].made[path.choices[0]], .output = output_};
     for (std::size_t i = 0; i < layers_.size(); ++i) placement.layers.push_back(layers_[i][path.choices[i + 1]]);
     return placement;
@@ -184,9 +181,22 @@ class Planner {
     }
   }
 
-  GraphPath find_path(const LayeredGraph& graph) const {
-    if (!options_.memory_budget) return shortest_path(graph);
-    std::optional<GraphPath> path = shortest_path_within(graph, *options_.memory_budget);
+  /// The graph without the states that no path of this cost passes.
+  LayeredGraph graph_within(const PathCost& max_cost) const {
+    return graph_of(problem_, options_.effort.max_states, max_cost);
+  }
+
+  GraphPath find_path() {
+    // Few states give a path whose cost bounds which ones the graph of more states needs.
+    constexpr std::size_t few_states = quick_planning.max_states;
+    GraphPath fastest = shortest_path(graph_of(problem_, few_states));
+    if (options_.effort.max_states > few_states) fastest = shortest_path(graph_within(fastest.cost));
+    if (!options_.memory_budget || problem_.bytes_of(fastest) <= *options_.memory_budget) return fastest;
+    problem_.counts_bytes = true;
+    const std::optional<GraphPath> first =
+        shortest_path_within(graph_of(problem_, few_states), *options_.memory_budget, quick_planning.max_labels);
+    const LayeredGraph graph = graph_within(first ? first->cost : PathCost::infinite());
+    std::optional<GraphPath> path = shortest_path_within(graph, *options_.memory_budget, options_.effort.max_labels);
     if (!path)
       fail<InputError>("the model: no placement fits into {}, the least that is possible is {}", budget_words(),
                        format_bytes(path_of_fewest_bytes(graph).bytes));

@@ -13,9 +13,9 @@ namespace heddle {
 /// The result has the least communication time per step, where a redistribution counts once for all readers that want a
 /// value in the same placement, and of such placements the least computing time; with `automatic` it has the least sum
 /// of both. It is found by dynamic programming over the values that are alive between two layers: in which placement
-/// each was made, and to which it has been redistributed. The result is exact unless more than 50,000 such states are
-/// possible at once, in which case the cheapest are kept. With a budget (shortest_path_within) it is exact, or within a
-/// bound for models of hundreds of layers.
+/// each was made, and to which it has been redistributed. The result is exact unless more than
+/// PlannerEffort::max_states are possible at once, in which case the cheapest are kept. With a budget
+/// (shortest_path_within) it is exact, or within a bound for models of hundreds of layers.
 ///
 /// InputError names the layer that cannot be placed as requested and gives the reason, or says which budget would be
 /// enough.

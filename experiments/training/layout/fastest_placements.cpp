@@ -26,10 +26,11 @@ ModelPlacement fastest_placement(const Experiment& experiment, const ModelSpec& 
 
 }  // namespace
 
-std::vector<PlacementConfig> fastest_placements(const Experiment& experiment) {
+std::vector<PlacementConfig> fastest_placements(const Experiment& experiment, const PlannerEffort& effort) {
   const ModelSpec model = model_of(experiment, image_shape(experiment.data));
   PlannerOptions options = planner_options(experiment, model, mesh_of(experiment));
   options.automatic = true;
+  options.effort = effort;
   const ModelPlacement fastest = fastest_placement(experiment, model, options);
   std::vector<Axis> axes;
   for (const Axis axis : layer_axes)

@@ -106,8 +106,10 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
   return options;
 }
 
-ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh) {
+ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh,
+                            const PlannerEffort& effort) {
   PlannerOptions options = planner_options(experiment, model, mesh);
+  options.effort = effort;
   if (options.memory_budget) {
     try {
       return place(model, options);

@@ -21,7 +21,8 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
 
 /// The placements of a run. If none fit into the budget by the planner's estimate, these are the best ones without a
 /// budget: the rank's meter then decides whether they fit.
-ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh);
+ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh,
+                            const PlannerEffort& effort = {});
 
 /// What `loads_of` gives for the placed model.
 using LayerLoads = std::function<StageLoads(BalanceBy)>;

@@ -1,0 +1,137 @@
+#include "experiments/layout_search/known_layouts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/error.h"
+
+namespace heddle {
+
+namespace {
+
+/// A layout whose corrected estimate exceeds its budget by at most this factor may fit, which a plan of it shows.
+constexpr double max_memory_error = 1.03;
+
+/// A plan says little of how far corrected estimates may be wrong if the plan that corrects its own estimate differs
+/// from it in more options.
+constexpr int max_distance = 2;
+
+}  // namespace
+
+KnownLayouts::Entry& KnownLayouts::entry_of(const Layout& layout) {
+  const auto [found, is_new] = entries_.try_emplace(to_string(layout));
+  Entry& entry = found->second;
+  if (!is_new) return entry;
+  entry.layout = layout;
+  for (const LayoutOption option : all_of<LayoutOption>)
+    entry.values.at(static_cast<std::size_t>(option)) = value_of(layout, option);
+  for (const Entry* const plan : correcting_) compare_with(entry, *plan);
+  return entry;
+}
+
+void KnownLayouts::compare_with(Entry& entry, const Entry& plan) {
+  int different = 0;
+  for (std::size_t i = 0; i < entry.values.size(); ++i) different += entry.values.at(i) != plan.values.at(i);
+  if (entry.nearest != nullptr && different > entry.distance) return;
+  entry.nearest = &plan;
+  entry.distance = different;
+}
+
+KnownLayouts::Weighed KnownLayouts::estimated(const Layout& layout, const Figures& weigh) {
+  Entry& entry = entry_of(layout);
+  if (!entry.estimate && !entry.is_refused) {
+    try {
+      entry.estimate = weigh();
+      ++estimates_;
+      if (entry.plan) correct_others(entry);
+    } catch (const InputError& error) {
+      refuse(layout, error.what());
+    }
+  }
+  return weighed(entry, {}, max_memory_error);
+}
+
+KnownLayouts::Weighed KnownLayouts::planned(const Layout& layout, const Figures& weigh) {
+  Entry& entry = entry_of(layout);
+  if (!entry.plan && !entry.is_refused) {
+    try {
+      entry.plan = weigh();
+      ++plans_;
+      if (entry.estimate) {
+        note_error(entry);
+        correct_others(entry);
+      }
+    } catch (const InputError& error) {
+      refuse(layout, error.what());
+    }
+  }
+  return weighed(entry, {}, max_memory_error);
+}
+
+void KnownLayouts::refuse(const Layout& layout, const std::string& why) {
+  entry_of(layout).is_refused = true;
+  refusals_[value_of(layout, LayoutOption::mesh)] = why;
+}
+
+KnownLayouts::Ratio KnownLayouts::error_of(const Entry& entry) {
+  const auto bytes = static_cast<double>(std::max<std::int64_t>(entry.estimate->bytes, 1));
+  return {entry.plan->seconds / entry.estimate->seconds, static_cast<double>(entry.plan->bytes) / bytes};
+}
+
+void KnownLayouts::note_error(const Entry& entry) {
+  if (entry.nearest == nullptr || entry.distance > max_distance) return;
+  const Ratio error = error_of(entry);
+  const Ratio corrected = error_of(*entry.nearest);
+  largest_error_.seconds = std::max(largest_error_.seconds, error.seconds / corrected.seconds);
+  largest_error_.bytes = std::max(largest_error_.bytes, error.bytes / corrected.bytes);
+}
+
+void KnownLayouts::correct_others(const Entry& plan) {
+  correcting_.push_back(&plan);
+  for (auto& [name, entry] : entries_) compare_with(entry, plan);
+}
+
+LayoutFigures KnownLayouts::scaled(LayoutFigures figures, const Ratio& ratio) {
+  figures.seconds *= ratio.seconds;
+  figures.bytes = std::llround(ratio.bytes * static_cast<double>(figures.bytes));
+  figures.fullness *= ratio.bytes;
+  return figures;
+}
+
+KnownLayouts::Weighed KnownLayouts::weighed(const Entry& entry, const Ratio& margin, double max_fullness) const {
+  if (entry.is_refused) return {};
+  if (entry.plan) return {{entry.layout, *entry.plan, !has_budget_ || entry.plan->fullness <= 1}};
+  if (!entry.estimate) return {};
+  LayoutFigures figures = *entry.estimate;
+  if (entry.nearest != nullptr) figures = scaled(figures, error_of(*entry.nearest));
+  figures = scaled(figures, margin);
+  return {{entry.layout, figures, !has_budget_ || figures.fullness <= max_fullness}};
+}
+
+std::vector<WeighedLayout> KnownLayouts::all_with(const Ratio& margin, double max_fullness) const {
+  std::vector<WeighedLayout> all;
+  for (const auto& [name, entry] : entries_)
+    if (const Weighed known = weighed(entry, margin, max_fullness)) all.push_back(*known);
+  return all;
+}
+
+std::vector<WeighedLayout> KnownLayouts::all() const {
+  return all_with({}, max_memory_error);
+}
+
+std::vector<WeighedLayout> KnownLayouts::all_with_margins() const {
+  return all_with(largest_error_, 1);
+}
+
+std::vector<WeighedLayout> KnownLayouts::plans() const {
+  std::vector<WeighedLayout> plans = all();
+  std::erase_if(plans, [](const WeighedLayout& each) { return !each.is_planned(); });
+  return plans;
+}
+
+bool KnownLayouts::is_planned(const Layout& layout) const {
+  const auto found = entries_.find(to_string(layout));
+  return found != entries_.end() && found->second.plan;
+}
+
+}  // namespace heddle

@@ -1,0 +1,80 @@
+// What a search knows of each layout: its estimate and, once it has been planned, its exact figures.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/layout_search/layout_search.h"
+
+namespace heddle {
+
+/// Estimates are corrected by plans: the estimate of a layout is multiplied by the error that the nearest layout which
+/// has been planned has shown, in time and in memory. The nearest one differs in the fewest options.
+class KnownLayouts {
+ public:
+  /// Empty where the checks of the experiment refuse the layout.
+  using Weighed = std::optional<WeighedLayout>;
+  using Figures = std::function<LayoutFigures()>;
+
+  explicit KnownLayouts(bool has_budget) : has_budget_(has_budget) {}
+
+  /// Calls `weigh` unless the layout is estimated already; its InputError refuses the layout. The result is corrected.
+  Weighed estimated(const Layout& layout, const Figures& weigh);
+  /// The same for a plan, which corrects other estimates from now on.
+  Weighed planned(const Layout& layout, const Figures& weigh);
+  void refuse(const Layout& layout, const std::string& why);
+
+  /// The plans, and the corrected estimates of layouts that have none. Of these, some that exceed their budget by
+  /// little count as fitting, so that they are planned.
+  std::vector<WeighedLayout> all() const;
+  /// The same with estimates that are larger by the largest error which a corrected estimate has had, so that a layout
+  /// leads by an estimate only if no error that is known could have made it lead, and fits only within its budget.
+  std::vector<WeighedLayout> all_with_margins() const;
+  std::vector<WeighedLayout> plans() const;
+  bool is_planned(const Layout& layout) const;
+  std::size_t estimates_count() const { return estimates_; }
+  std::size_t plans_count() const { return plans_; }
+  /// The reason for which a layout with this mesh was refused last.
+  const std::map<std::string, std::string>& refusals() const { return refusals_; }
+
+ private:
+  using Values = std::array<std::string, enumerator_count<LayoutOption>()>;
+  /// By how much plans differ from estimates.
+  struct Ratio {
+    double seconds = 1;
+    double bytes = 1;
+  };
+  struct Entry {
+    Layout layout{};
+    Values values{};
+    std::optional<LayoutFigures> estimate{};
+    std::optional<LayoutFigures> plan{};
+    bool is_refused = false;
+    const Entry* nearest = nullptr;  // of those with an estimate and a plan
+    int distance = 0;                // to `nearest`
+  };
+
+  Entry& entry_of(const Layout& layout);
+  Weighed weighed(const Entry& entry, const Ratio& margin, double max_fullness) const;
+  std::vector<WeighedLayout> all_with(const Ratio& margin, double max_fullness) const;
+  static LayoutFigures scaled(LayoutFigures figures, const Ratio& ratio);
+  static Ratio error_of(const Entry& entry);
+  static void compare_with(Entry& entry, const Entry& plan);
+  void note_error(const Entry& entry);
+  void correct_others(const Entry& plan);
+
+  bool has_budget_;
+  std::map<std::string, Entry> entries_;
+  std::vector<const Entry*> correcting_;  // those with an estimate and a plan, in the order in which they were made
+  Ratio largest_error_{};                 // of corrected estimates
+  std::size_t estimates_ = 0;
+  std::size_t plans_ = 0;
+  std::map<std::string, std::string> refusals_;
+};
+
+}  // namespace heddle
