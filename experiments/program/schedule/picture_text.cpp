@@ -161,10 +161,10 @@ class Painter {
     return fmt::format("\x1b[38;5;16;48;5;{}m{}\x1b[0m", background, text);
   }
 
-  /// One character per column: the action that takes most of its time.
+  /// One character per column: the action that takes most of its busy time. Idle time does not compete with the
+  /// actions, or a schedule of short actions far apart would be drawn as idle throughout.
   std::string dense_row(const std::vector<TimedAction>& actions) const {
     struct Share {
-      double busy = 0;
       double longest = 0;
       const Action* action = nullptr;
     };
@@ -178,7 +178,6 @@ class Painter {
         const double time = std::min(timed.end, begin + scale_.column) - std::max(timed.begin, begin);
         if (time <= 1e-6 * scale_.column) break;
         Share& share = shares[column];
-        share.busy += time;
         double& of_kind = by_kind[column].at(static_cast<std::size_t>(timed.action.kind));
         of_kind += time;
         if (of_kind > share.longest) {
@@ -188,10 +187,7 @@ class Painter {
       }
     }
     std::string text;
-    for (const Share& share : shares) {
-      const bool is_idle = share.action == nullptr || scale_.column - share.busy > share.longest;
-      text += is_idle ? "." : character(*share.action);
-    }
+    for (const Share& share : shares) text += share.action == nullptr ? "." : character(*share.action);
     return text;
   }
 
@@ -259,7 +255,9 @@ class Painter {
       return has_chunks_ ? "2F0: in stage 2 the forward of micro-batch 0" : "F0: the forward of micro-batch 0";
     }
     if (!scale_.is_exact)
-      return fmt::format("each character shows the action that takes most of a time of {}{}", time, others);
+      return fmt::format(
+          "each character is a time of {}: the action that takes most of its busy part, . if all of it is idle{}", time,
+          others);
     return fmt::format("each character is a time of {}{}{}", time,
                        style_.colour ? ", and a digit is the last one of a micro-batch" : "", others);
   }

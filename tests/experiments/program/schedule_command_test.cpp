@@ -64,8 +64,10 @@ TEST_CASE("a picture too wide for names has one character per unit of time, then
   CHECK(units.find("   1  .FFF....BBFBBFBBFBBFBBFBB.BB.BB..\n") != std::string::npos);
   CHECK(units.find("each character is a time of 1\n") != std::string::npos);
   const std::string scaled = printed_by("schedule gpipe --stages 4 --micro-batches 8", {true, false, 30});
-  CHECK(scaled.find("   0  FFFFF......BBBBBBBBBBB\n") != std::string::npos);
-  CHECK(scaled.find("each character shows the action that takes most of a time of 1.5\n") != std::string::npos);
+  CHECK(scaled.find("   0  FFFFFF.....BBBBBBBBBBB\n") != std::string::npos);
+  CHECK(scaled.find(
+            "each character is a time of 1.5: the action that takes most of its busy part, . if all of it is idle\n") !=
+        std::string::npos);
   std::istringstream lines(printed_by("schedule gpipe --stages 300 --micro-batches 2000"));
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) CHECK(line.size() <= 120);
@@ -85,7 +87,19 @@ TEST_CASE("costs with a common measure are drawn by it, costs without one by the
   CHECK(even.find("time  0     40    80\n") != std::string::npos);
   CHECK(even.find("makespan            120 ") != std::string::npos);
   const std::string odd = printed_by("schedule gpipe --stages 2 --micro-batches 1 --costs 1,0.70710678,2,0.1");
-  CHECK(odd.find("each character shows the action that takes most of a time of ") != std::string::npos);
+  CHECK(odd.find(": the action that takes most of its busy part, ") != std::string::npos);
+}
+
+TEST_CASE("a character of several units of time shows an action although idle time takes more of it") {
+  Timeline timeline;
+  timeline.ranks.emplace_back();
+  for (int i = 0; i < 200; ++i) {  // after 12 units without action
+    const double begin = 12.0 + 3 * i;
+    timeline.ranks[0].push_back({{i < 100 ? ActionKind::forward : ActionKind::backward, 0, i % 100}, begin, begin + 1});
+  }
+  const std::string text = picture_text(timeline, empty_schedule(100, {0}), {});
+  CHECK(text.find("   0  .." + std::string(50, 'F') + std::string(50, 'B') + "\n") != std::string::npos);
+  CHECK(text.find("each character is a time of 6: ") != std::string::npos);
 }
 
 TEST_CASE("actions that overlap share their place") {
