@@ -22,7 +22,8 @@ class InputError : public Error {
   using Error::Error;
 };
 
-/// Results cannot be written: the disk is full, has failed, or accepts no writes any more. Exit code 5.
+/// Results cannot be written: the disk or what standard output leads to is full, has failed, or accepts no writes any
+/// more. Exit code 5.
 class DiskError : public InputError {
  public:
   using InputError::InputError;

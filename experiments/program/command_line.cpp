@@ -130,7 +130,7 @@ int report_errors(int argc, const char* const* argv, const Console& console, std
     CLI::App app("Heddle: studies of parallel training, and training of face recognition models with very many classes",
                  "heddle");
     const int code = dispatch(app, argc, argv, console, job, all);
-    if (!console.out.flush()) fail("standard output cannot be written: the disk is full, or it was closed");
+    if (!console.out.flush()) fail<DiskError>("standard output cannot be written: the disk is full, or it was closed");
     return code;
   } catch (const DiskError& error) {
     return report(error, 5);

@@ -1,6 +1,7 @@
 // The program as a user calls it: arguments in; text, files and an exit code out.
 #include "experiments/program/command_line.h"
 
+#include <array>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -326,6 +327,14 @@ TEST_CASE("wrong calls print the error and exit with 2") {
   CHECK(call({"data", "foo"}).err == "heddle: no command \"data foo\": expected \"pack\", \"show\" or \"check\"\n");
   CHECK(call({"data", "--help"}).code == 0);
   CHECK(call({"help", "train.optimiser"}).code == 2);
+}
+
+TEST_CASE("a standard output that cannot be written is an error with the exit code of a full disk") {
+  std::ostream full(nullptr);  // refuses everything
+  std::ostringstream err;
+  const std::array<const char*, 3> argv{"heddle", "list", "models"};
+  CHECK(run_command_line(static_cast<int>(argv.size()), argv.data(), {.out = full, .err = err, .terminal = {}}) == 5);
+  CHECK(err.str() == "heddle: standard output cannot be written: the disk is full, or it was closed\n");
 }
 
 TEST_CASE("a job's processes join runs, evaluations, and the benchmark that is named, not what an option is given") {
