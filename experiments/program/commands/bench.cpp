@@ -84,20 +84,20 @@ void add_bench(CLI::App& app, CommandCall& call) {
                      "steps; --set scales it down for a small machine")
           ->check(CLI::IsMember({"plsc"}));
   add_set_option(app, command->sets).description("override one key of the protocol's experiment")->needs(protocol);
-  app.add_option("--runs", command->runs, "the number of runs of the protocol (default: 5)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}))
+  take_integers(app.add_option("--runs", command->runs, "the number of runs of the protocol (default: 5)"), 1, 1000)
       ->needs(protocol);
-  app.add_option("--threads", command->threads, "computing threads (default: one per core)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
+  take_integers(app.add_option("--threads", command->threads, "computing threads (default: one per core)"), 1, 1024)
       ->excludes(protocol);
   CLI::Option* const images = app.add_option("--images", command->photographs.folder,
                                              "with data: also read the JPEG files in this folder and its subfolders");
-  app.add_option("--crop", command->photographs.crop,
-                 "the side of the square that is cut out of the centre of each image (default: the whole image)")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{65'535}))
+  take_integers(
+      app.add_option("--crop", command->photographs.crop,
+                     "the side of the square that is cut out of the centre of each image (default: the whole image)"),
+      0, 65'535)
       ->needs(images);
-  app.add_option("--size", command->photographs.size, "the side to which each image is resized (default: 112)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+  take_integers(
+      app.add_option("--size", command->photographs.size, "the side to which each image is resized (default: 112)"), 1,
+      4096)
       ->needs(images);
   app.add_flag("--long", command->is_long,
                "with head: the sizes that are usually published, up to 10 million classes, which take a quarter of an "

@@ -1,6 +1,7 @@
 // What the commands of the program have in common. Each one has a file of its own here: its options, and what it does.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -60,7 +61,10 @@ CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file);
 CLI::Option& add_placements_option(CLI::App& app, bool& automatic);
 /// A check that refuses an empty argument, such as a variable of the shell that is not set.
 std::function<std::string(const std::string&)> not_empty(std::string expected);
-/// `--out DIR`
-CLI::Option& add_out_option(CLI::App& app, std::filesystem::path& out, const std::string& help);
+/// Lets an option take integers from `min` to `max` only, and says so in the help. Returns the option.
+CLI::Option* take_integers(CLI::Option* option, std::int64_t min, std::int64_t max);
+/// `--out DIR`; `expected` says what it names, for the error of an empty name.
+CLI::Option& add_out_option(CLI::App& app, std::filesystem::path& out, const std::string& help,
+                            const std::string& expected = "a folder");
 
 }  // namespace heddle

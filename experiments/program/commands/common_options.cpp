@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "experiments/program/commands/command.h"
+#include "framework/description/printable.h"
 
 namespace heddle {
 
@@ -41,8 +42,21 @@ std::function<std::string(const std::string&)> not_empty(std::string expected) {
   };
 }
 
-CLI::Option& add_out_option(CLI::App& app, std::filesystem::path& out, const std::string& help) {
-  return *app.add_option("--out", out, help)->check(not_empty("a folder"));
+CLI::Option* take_integers(CLI::Option* option, std::int64_t min, std::int64_t max) {
+  // CLI11's own error of 1e3 or of a word is that it is not in the range.
+  const CLI::Range range(min, max);
+  return option
+      ->check([range, min, max](const std::string& text) {
+        return range(text).empty()
+                   ? ""
+                   : fmt::format("expected an integer from {} to {}, got {}", min, max, in_quotes(text));
+      })
+      ->type_name(fmt::format("INT from {} to {}", min, max));
+}
+
+CLI::Option& add_out_option(CLI::App& app, std::filesystem::path& out, const std::string& help,
+                            const std::string& expected) {
+  return *app.add_option("--out", out, help)->check(not_empty(expected));
 }
 
 }  // namespace heddle

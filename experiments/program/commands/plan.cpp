@@ -199,8 +199,9 @@ void add_plan(CLI::App& app, CommandCall& call) {
              "search for the layout with the shortest step that fits: mesh, schedule, cut, placements, shards and "
              "head; every layout trains the same thing. Writes it as an experiment")
           ->excludes(maximise);
-  app.add_option("--ranks", command->layouts.ranks, "with --search: the number of ranks (default: that of the mesh)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{max_ranks}))
+  take_integers(app.add_option("--ranks", command->layouts.ranks,
+                               "with --search: the number of ranks (default: that of the mesh)"),
+                1, max_ranks)
       ->needs(search);
   app.add_option("--allow", command->layouts.allowed,
                  "with --search: what else may change: recompute, offload, micro_batches, norm_groups (batch norms "
@@ -217,7 +218,8 @@ void add_plan(CLI::App& app, CommandCall& call) {
   app.add_flag("--force", command->layouts.replaces, "with --search: replace files that exist already")->needs(search);
   add_out_option(app, command->out,
                  "also write a results folder: summary.json and the files of a run; with --search, the experiment's "
-                 "file (default: NAME_searched.json)");
+                 "file (default: NAME_searched.json)",
+                 "a folder or, with --search, a file");
   app.callback([&call, command] { call.code = plan_command(*command, call.console); });
 }
 

@@ -257,8 +257,9 @@ void add_search(CLI::App& app, CommandCall& call) {
                  "whose rows are in the .txt beside it")
       ->required();
   app.add_option("PROBES", command->probes, "images, folders of images, or .npy of embed")->required();
-  app.add_option("--top", command->top, "the number of nearest people to list for each probe (default: 5)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
+  take_integers(
+      app.add_option("--top", command->top, "the number of nearest people to list for each probe (default: 5)"), 1,
+      1000);
   app.add_option("--threshold", command->threshold,
                  "the lowest similarity of a match, from -1 to 1; auto: the threshold that the evaluation of the "
                  "checkpoint has found with the same --flip, or else one by the pairs of the gallery (default: auto, "

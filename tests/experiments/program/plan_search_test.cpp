@@ -335,6 +335,10 @@ TEST_CASE("wrong options of a search are errors") {
   CHECK(error({"--budget", "32"}) ==
         "heddle: --budget: expected bytes such as 32GB, 1.5GiB or 4096, up to 9 PB (numbers below 1000 need a unit), "
         "got \"32\"\n");
+  for (const std::string ranks : {"1e3", "0", "1025", "four"})
+    CHECK(error({"--ranks", ranks}) == "heddle: --ranks: expected an integer from 1 to 1024, got \"" + ranks + "\"\n");
+  CHECK(call({"plan", search.file, "--search", "--out", ""}).err ==
+        "heddle: --out: expected a folder or, with --search, a file, got \"\"\n");
   Json normed = pipeline();
   normed["model"]["embedding_norm"] = true;
   normed["mesh"] = {{"dp", 2}};
