@@ -259,6 +259,9 @@ void check_sources(const ScheduleCommand& command) {
   if (sources != 1)
     fail<InputError>(
         "schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html");
+  // `heddle list schedules` has it, because pipeline.schedule takes it.
+  if (command.name == "csv")
+    fail<InputError>("schedule: expected --file FILE.csv, the file to read, in place of the name csv");
   if (!command.search && (command.memory || command.max_micro_batches))
     fail<InputError>("schedule: --memory and --most-micro-batches are for --search");
   if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
@@ -298,7 +301,7 @@ int schedule_command(const ScheduleCommand& command, const Console& console) {
 
 void add_schedule(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<ScheduleCommand>();
-  app.add_option("NAME", command->name, "one of `heddle list schedules`");
+  app.add_option("NAME", command->name, "one of `heddle list schedules`; in place of csv, --file");
   app.add_option("--file", command->file,
                  "instead of a name: read the schedule from a file that PyTorch's pipelining wrote")
       ->type_name("FILE.csv");

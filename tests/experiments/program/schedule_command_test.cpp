@@ -252,6 +252,8 @@ TEST_CASE("wrong calls print the expected value and exit with 2") {
   CHECK(refused_by("schedule 1f1b --stages 4") ==
         "heddle: schedule: expected --micro-batches, the number of micro-batches\n");
   CHECK(refused_by("schedule gpip") == "heddle: unknown schedule gpip: did you mean gpipe?\n");
+  CHECK(refused_by("schedule csv --stages 4 --micro-batches 4") ==
+        "heddle: schedule: expected --file FILE.csv, the file to read, in place of the name csv\n");
   CHECK(refused_by("schedule gpip --stages 4 --micro-batches 4") ==
         "heddle: unknown schedule gpip: did you mean gpipe?\n");
   CHECK(refused_by("schedule gpipe --stages 0 --micro-batches 4") ==
