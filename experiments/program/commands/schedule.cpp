@@ -142,6 +142,13 @@ double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule)
   return cost;
 }
 
+/// Says why --offload has no effect, if it has none.
+void note_that_nothing_is_offloaded(const ScheduleCommand& command, const Schedule& schedule, const Console& console) {
+  if (command.offload == Offload::never || has_transfers(schedule)) return;
+  console.err << fmt::format("--offload {}: nothing is offloaded: every micro-batch{} is needed too soon\n",
+                             name_of(command.offload), command.offload == Offload::half ? " that it chooses" : "");
+}
+
 Schedule with_head(Schedule schedule, const std::optional<HeadWork>& work) {
   if (!work) return schedule;
   if (is_forward_only(schedule)) fail<InputError>("--head: the schedule has no backward, and so no loss");
@@ -293,7 +300,9 @@ int schedule_command(const ScheduleCommand& command, const Console& console) {
   }
   check_sources(command);
   if (command.search) return search_and_print(command, console);
-  print(command, reported(command, costs_of(command.costs)), console);
+  const ScheduleReport report = reported(command, costs_of(command.costs));
+  note_that_nothing_is_offloaded(command, report.schedule, console);
+  print(command, report, console);
   return 0;
 }
 

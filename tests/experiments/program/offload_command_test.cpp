@@ -49,6 +49,15 @@ TEST_CASE("--offload adds O and L, a row for the link of each rank, and the peak
   CHECK(svg.str().find(">link</text>") != std::string::npos);
 }
 
+TEST_CASE("--offload that has no effect says why, and prints the schedule") {
+  const Called all = call_words("schedule 1f1b --stages 2 --micro-batches 4 --offload all --csv");
+  CHECK(all.code == 0);
+  CHECK(all.out == "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
+  CHECK(all.err == "--offload all: nothing is offloaded: every micro-batch is needed too soon\n");
+  CHECK(call_words("schedule 1f1b --stages 2 --micro-batches 4 --offload half").err ==
+        "--offload half: nothing is offloaded: every micro-batch that it chooses is needed too soon\n");
+}
+
 TEST_CASE("wrong offloading is refused") {
   const std::string gpipe = "schedule gpipe --stages 2 --micro-batches 4 ";
   CHECK(refused_by(gpipe + "--offload-cost 1") ==
