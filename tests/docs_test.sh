@@ -244,6 +244,17 @@ for file in experiments/*.json; do
   if grep -sqwF "$name" experiments/README.md; then pass; else fail "experiments/README.md does not name $name"; fi
 done
 
+# The times of the table, such as `75 s` and `2.5 min`, are those of the claims, rounded.
+while read -r name time unit; do
+  claimed_seconds=$(grep -m 1 -oP '"seconds": \K[0-9]+' "experiments/claims/$name.json") || continue
+  if awk -v time="$time" -v unit="$unit" -v claimed="$claimed_seconds" \
+    'BEGIN {time *= unit == "min" ? 60 : 1; exit time < 0.95 * claimed || time > 1.1 * claimed}'; then
+    pass
+  else
+    fail "experiments/README.md gives $name $time $unit, and experiments/claims/$name.json $claimed_seconds s"
+  fi
+done < <(sed -nE 's/^\| \[(\w+)\.json\].* \| ([0-9.]+) (s|min) \| .*/\1 \2 \3/p' experiments/README.md)
+
 # Sources cite pages and conventions that exist.
 search_sources() {
   grep -r --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' "$@" framework parallel layers models \
