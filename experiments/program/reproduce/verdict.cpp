@@ -62,6 +62,7 @@ Verdict verdict_on(const Claim& claim, const OrderedJson& summary) {
 
 std::string verdict_table(std::span<const Verdict> verdicts) {
   Grid grid({"claim", "expected", "got", "verdict"});
+  grid.keep_first_whole();  // a claim is a sentence: what a cut leaves of it does not say what holds
   for (const Verdict& verdict : verdicts)
     grid.add({verdict.claim, verdict.expected, verdict.got, verdict.holds ? "holds" : "FAILS"});
   return grid.to_text();

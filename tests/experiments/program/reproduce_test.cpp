@@ -148,6 +148,13 @@ a claim                 1  the summary has no variants[2]    FAILS
 )");
 }
 
+TEST_CASE("the table of verdicts does not cut a long claim") {
+  const std::string words =
+      "gathered: rank 0 over the others, bytes: logits and gradient of all of the classes less its own";
+  CHECK(verdict_table(std::vector<Verdict>{{.claim = words, .expected = "1 +- 1 %", .got = "1", .holds = true}})
+            .find(words + "  1 +- 1 %    1    holds\n") != std::string::npos);
+}
+
 TEST_CASE("reproduce runs the commands of a claims file and ends with 1 where a claim fails") {
   const std::string file = test::experiment_file("sparse_gradient");
   const auto claims = [&](const std::string& bound) {
