@@ -14,6 +14,7 @@
 #include "experiments/results/units.h"
 #include "experiments/training/run.h"
 #include "framework/backends/gpu.h"
+#include "framework/description/text.h"
 #include "framework/error.h"
 #include "framework/kernels/needs.h"
 #include "framework/tensors/memory.h"
@@ -52,6 +53,28 @@ std::int64_t budget_of(const PlanCommand& command, const StudyVariant& member) {
     return member.root.memory_budget;
   }
   return budget_of_option(command.budget);
+}
+
+/// The lists with an entry for each rank must fit both the mesh of the file and the ranks that a search is asked for;
+/// without this, each mesh of the search would be refused for the same reason.
+void check_lists_of_ranks(const PlanCommand& command, const StudyVariant& member) {
+  if (!command.layouts.ranks) return;
+  const Experiment& experiment = member.root;
+  const auto asked = static_cast<std::size_t>(*command.layouts.ranks);
+  const auto written = static_cast<std::size_t>(experiment.mesh.dp * experiment.mesh.pp * experiment.mesh.tp);
+  const auto check = [&](std::string_view key, std::size_t entries) {
+    if (entries > asked)
+      fail<InputError>(
+          "--ranks {}: {}: {} has {} entries, one for each rank: expected at most {}, or --ranks {} or more", asked,
+          member.name, key, entries, asked, entries);
+    if (entries > written)
+      fail<InputError>(
+          "--ranks {}: {}: {} has {} entries, one for each rank, and the mesh of the file only {}: expected a mesh of "
+          "at least {} ranks, because the file must be valid by itself",
+          asked, member.name, key, entries, counted(static_cast<std::int64_t>(written), "rank", "ranks"), entries);
+  };
+  check("ranks.speed", experiment.ranks.speed.size());
+  if (command.budget.empty()) check("ranks.memory_budget", experiment.ranks.memory_budget.size());
 }
 
 IntegerField searched_field(const PlanCommand& command, const StudyVariant& member) {
@@ -134,6 +157,7 @@ int plan_command(const PlanCommand& command, const Console& console) {
     layouts.json = command.json;
     layouts.out = command.out;
     if (!command.budget.empty()) layouts.budget = budget_of_option(command.budget);
+    for (const StudyVariant& member : study.variants) check_lists_of_ranks(command, member);
     return search_plan(std::move(study), layouts, console);
   }
   std::vector<DeviceType> devices;

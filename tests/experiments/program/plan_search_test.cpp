@@ -348,6 +348,18 @@ TEST_CASE("wrong options of a search are errors") {
       no_mesh.err.starts_with("heddle: no mesh of 97 ranks trains small:\n"
                               "  dp 97: train.batch = 32 has fewer samples than parts, dp 97 x 4 micro-batches\n"
                               "  pp 97: the model has "));
+  Json unequal = pipeline();
+  unequal["ranks"] = {{"speed", {1, 0.5, 1, 1}}};
+  CHECK(Searched(unequal)({"--ranks", "2"}).err ==
+        "heddle: --ranks 2: small: ranks.speed has 4 entries, one for each rank: expected at most 2, or --ranks 4 or "
+        "more\n");
+  unequal["ranks"] = {{"memory_budget", {1000000, 1000000, 1000000}}};
+  unequal["mesh"] = {{"dp", 1}};
+  const Called small_mesh = Searched(unequal)({"--ranks", "4"});
+  CHECK(small_mesh.code == 2);
+  CHECK(small_mesh.err ==
+        "heddle: --ranks 4: small: ranks.memory_budget has 3 entries, one for each rank, and the mesh of the file only "
+        "1 rank: expected a mesh of at least 3 ranks, because the file must be valid by itself\n");
   const auto without_search = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments{"plan", search.file};
     arguments.insert(arguments.end(), more.begin(), more.end());
