@@ -250,7 +250,11 @@ std::shared_ptr<const Dataset> open_datasets(const Experiment& experiment) {
     try {
       parts.push_back({config.name, make_dataset(config, key_of_set(key, set))});
     } catch (const InputError& error) {
-      fail<InputError>("{} ({}): {}", key_of(experiment, "data", set), config.name, error.what());
+      const std::string_view text = error.what();
+      const std::string place = key_of(experiment, "data", set);
+      // A data set does not know that it is one of several, and calls its own keys data.KEY.
+      if (text.starts_with("data.")) fail<InputError>("{}{}", place, text.substr(std::string_view("data").size()));
+      fail<InputError>("{} ({}): {}", place, config.name, text);
     }
   }
   return std::make_shared<SeveralSets>(std::move(parts));

@@ -95,9 +95,10 @@ std::vector<FolderPerson> list_people(const ImageFolderConfig& config,
                                       const std::function<bool(std::string_view)>& wanted,
                                       std::vector<std::string>& notes) {
   std::error_code error;
-  if (!fs::exists(config.path, error)) fail<InputError>("image folder \"{}\": no such folder", config.path);
+  if (!fs::exists(config.path, error))
+    fail<InputError>("data.path: expected a folder, \"{}\" does not exist", config.path);
   if (!fs::is_directory(config.path, error))
-    fail<InputError>("image folder \"{}\": it is a file, not a folder", config.path);
+    fail<InputError>("data.path: expected a folder, \"{}\" is a file", config.path);
   return config.pattern.empty() ? people_of_folders(config.path, wanted) : people_of_names(config, wanted, notes);
 }
 

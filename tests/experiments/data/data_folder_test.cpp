@@ -74,9 +74,9 @@ TEST_CASE("folders are labels and files are split in natural order") {
 TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   const WrittenImages folder;
   const std::string& path = folder.path();
-  refuses_folder(path + "/none", "image folder \"" + path + "/none\": no such folder");
+  refuses_folder(path + "/none", "data.path: expected a folder, \"" + path + "/none\" does not exist");
   folder.write("file", "");
-  refuses_folder(path + "/file", "image folder \"" + path + "/file\": it is a file, not a folder");
+  refuses_folder(path + "/file", "data.path: expected a folder, \"" + path + "/file\" is a file");
   refuses_folder(path, "image folder \"" + path + "\": expected one folder for each person, found none");
   folder.picture("b/1.pgm", 'b');
   folder.picture("b/2.pgm", 'b');

@@ -74,7 +74,7 @@ TEST_CASE("if a later variant cannot begin, the results of those before it are w
       "patch": {"data": {"type": "image_folder", "path": "/nowhere"}}}])");
   const Called called = call({"run", files.write(experiment), "--out", files.path("out")});
   CHECK(called.code == 2);
-  CHECK(called.err.ends_with("heddle: image folder \"/nowhere\": no such folder\n"));
+  CHECK(called.err.ends_with("heddle: data.path: expected a folder, \"/nowhere\" does not exist\n"));
   const Json variants = Json::parse(read_file(files.path("out/summary.json"), std::uint64_t{1} << 20))["variants"];
   REQUIRE(variants.size() == 1);
   CHECK(variants[0]["status"] == "ok");

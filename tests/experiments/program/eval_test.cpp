@@ -158,8 +158,9 @@ TEST_CASE("eval names what is missing: a checkpoint, a set, the data of a drawn 
   const std::string checkpoint = out + "/checkpoint/a";
   CHECK(error({checkpoint}).ends_with("heddle: evaluation.sets: expected a set to evaluate the checkpoint on"));
   fs::remove_all(folder / "train");
-  CHECK(error({checkpoint, "--set", R"(evaluation.sets=[{"name": "a", "type": "drawn"}])"})
-            .ends_with(fmt::format("image folder \"{}\": no such folder", (folder / "train").string())));
+  CHECK(
+      error({checkpoint, "--set", R"(evaluation.sets=[{"name": "a", "type": "drawn"}])"})
+          .ends_with(fmt::format("data.path: expected a folder, \"{}\" does not exist", (folder / "train").string())));
   CHECK(error({checkpoint, "--set", "evaluation.sets=[]", "--set", "evaluation.every=3"})
             .ends_with("every: expected sets to evaluate, in evaluation.sets"));
   CHECK(error({checkpoint, "--set", R"(evaluation.sets=[{"name": "a", "type": "bin"}])"}) ==

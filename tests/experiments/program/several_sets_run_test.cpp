@@ -96,6 +96,16 @@ TEST_CASE("several data sets: each error names the key and says what is expected
         }) == "/data/share: expected 1, got 3: a single data set has all samples of each batch\n");
 }
 
+TEST_CASE("several data sets: the error of a folder that does not exist names the key of its set") {
+  Files files;
+  Json study = two_sets();
+  study["data"][1] = {
+      {"name", "small"}, {"type", "image_folder"}, {"path", "/nowhere"}, {"image", study["data"][0]["image"]}};
+  const Called called = call({"run", files.write(study), "--out", files.path("out")});
+  CHECK(called.code == 2);
+  CHECK(called.err.ends_with("heddle: data.1.path: expected a folder, \"/nowhere\" does not exist\n"));
+}
+
 TEST_CASE(
     "several data sets: a run reports the loss of each head, in the table, the summary, metrics and TensorBoard") {
   Files files;
