@@ -81,7 +81,7 @@ void EncodedImages::add_note(std::string note) const {
 
 void check_share_of_broken(std::int64_t broken, std::int64_t images, std::string_view example) {
   if (broken > 1 && broken * 10 > images)
-    fail<InputError>("data: {} of {} images are broken, more than a tenth, and are not skipped; one is {}", broken,
+    fail<InputError>("data: {} of {} images cannot be used, more than a tenth, and are not skipped; one is {}", broken,
                      images, example);
 }
 

@@ -47,8 +47,8 @@ Preprocessing::Preprocessing(const ImageShape& image, PreprocessingConfig config
 
 void Preprocessing::check_size(int height, int width, std::string_view name) const {
   if (config_.crop > std::min(height, width))
-    fail<InputError>("image \"{}\": {} x {} pixels; data.preprocessing.crop needs at least {} x {}", name, height,
-                     width, config_.crop, config_.crop);
+    fail<InputError>("image \"{}\": data.preprocessing.crop of {} x {} pixels is larger than the image of {} x {}",
+                     name, config_.crop, config_.crop, height, width);
 }
 
 void Preprocessing::apply(std::span<const std::uint8_t> encoded, std::string_view name, std::span<float> pixels) const {

@@ -123,7 +123,7 @@ std::string_view verb_of(VariantResult::Status status) {
     case VariantResult::Status::failed:
       return "failed";
     case VariantResult::Status::broken_image:
-      return "met a broken image";
+      return "met an image that it cannot use";
     case VariantResult::Status::interrupted:
       return "was interrupted";
     case VariantResult::Status::not_saved:

@@ -171,8 +171,8 @@ class RankRun {
     if (steps_done > 0 && !experiment_.train.forward_only) save_at_end(steps_done);
     if (leads() && steps_done > 0 && saver_.saved_after() == steps_done)
       observer_.on_note(
-          fmt::format("the checkpoint after {} is saved: repair the broken image, or set data.on_broken to skip, and "
-                      "continue with --resume",
+          fmt::format("the checkpoint after {} is saved: repair or remove what the error names, or set data.on_broken "
+                      "to skip, and continue with --resume",
                       counted(steps_done, "step", "steps")));
     end_.at_broken_image = true;
     rank_.world.barrier().wait();  // every rank has saved
@@ -329,7 +329,8 @@ class RankRun {
   void report() {
     report_notes();
     if (const std::int64_t broken = dataset_.broken_images(); broken > 0 && (leads() || settings_.job != nullptr))
-      add_note(fmt::format("{} broken image{} replaced", broken, broken == 1 ? " was" : "s were"));
+      add_note(
+          counted(broken, "image that could not be used was replaced", "images that could not be used were replaced"));
     if (leads()) {
       result_.save_wait = saver_.waited_seconds();
       result_.lost_checkpoints = saver_.lost();

@@ -124,7 +124,8 @@ void FileImages::leave_out(const Broken& broken) {
     if (now != without_image) files_.test.add(old.test.path(i), now);
   }
   add_note(fmt::format(
-      "{}: {} left out{}", files_.title, counted(count, "broken image is", "broken images are"),
+      "{}: {} left out{}", files_.title,
+      counted(count, "image that cannot be used is", "images that cannot be used are"),
       lost == 0 ? "" : fmt::format(", and {} with no training image left", counted(lost, "person", "people"))));
   std::size_t named = 0;
   for (auto each = broken.begin(); each != broken.end() && named < max_named; ++each, ++named)

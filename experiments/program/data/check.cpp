@@ -78,8 +78,7 @@ DataCheck check_images(const StoredData& data, const OnImages& on_images) {
 std::string check_text(const StoredData& data, const DataCheck& check) {
   const std::string images = counted(check.images, "image", "images");
   if (check.broken == 0) return fmt::format("{}: {}, none is broken\n", titles_of(data), images);
-  std::string text = fmt::format("{}: {}, {} broken\n\n", titles_of(data), images,
-                                 check.broken == 1 ? "1 of them is" : fmt::format("{} of them are", check.broken));
+  std::string text = fmt::format("{}: {}, {} of them cannot be used\n\n", titles_of(data), images, check.broken);
   Grid reasons({"reason", "images"});
   for (const auto& [reason, number] : check.reasons) reasons.add({reason, std::to_string(number)});
   text += reasons.to_text() + "\n";

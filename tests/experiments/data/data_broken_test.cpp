@@ -57,11 +57,12 @@ TEST_CASE("broken images are left out when the data are opened, and so are peopl
   CHECK(data->size(Split::train) == 31);
   CHECK(data->size(Split::test) == 8);
   CHECK(data->sample_name(Split::train, 8) == files.path("p1/1.pgm"));
-  CHECK(data->notes(0) == Lines{"image folder \"" + files.path() +
-                                    "\": 2 broken images are left out, and 1 person with no training image left",
-                                "left out: image \"" + files.path("p1/0.pgm") +
-                                    "\": not a PGM, PPM, PNG or JPEG file (its first bytes are 6e 6f 20 69)",
-                                "left out: image \"" + files.path("single/0.pgm") + "\": the file is empty"});
+  CHECK(data->notes(0) ==
+        Lines{"image folder \"" + files.path() +
+                  "\": 2 images that cannot be used are left out, and 1 person with no training image left",
+              "left out: image \"" + files.path("p1/0.pgm") +
+                  "\": not a PGM, PPM, PNG or JPEG file (its first bytes are 6e 6f 20 69)",
+              "left out: image \"" + files.path("single/0.pgm") + "\": the file is empty"});
   CHECK(data->broken_images() == 0);
 }
 
@@ -108,7 +109,7 @@ TEST_CASE("a run ends if more than a tenth of its images are broken") {
   files.remove("p0");
   for (int i = 0; i < 3; ++i) CHECK(first_pixel(*data, Split::train, i) == 0.0F);
   const std::string message =
-      "data: 4 of 33 images are broken, more than a tenth, and are not skipped; one is image \"" +
+      "data: 4 of 33 images cannot be used, more than a tenth, and are not skipped; one is image \"" +
       files.path("p0/3.pgm") + "\": no such file";
   CHECK_THROWS_WITH_AS(first_pixel(*data, Split::train, 3), message.c_str(), InputError);
   for (int image = 0; image < 6; ++image) files.write("p1/" + std::to_string(image) + ".pgm", "oops");

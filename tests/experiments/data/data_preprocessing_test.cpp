@@ -45,7 +45,8 @@ TEST_CASE("the crop is the centre of the image, before it is resized") {
   for (std::size_t y = 0; y < 3; ++y)
     for (std::size_t x = 0; x < 3; ++x) CHECK(centre[y * 3 + x] == whole[(y + 2) * 8 + x + 2]);
   CHECK_THROWS_WITH_AS(preprocessed(numbered(7, 8, 1), {.channels = 1, .height = 3, .width = 3}, {.crop = 8}),
-                       "image \"a\": 7 x 8 pixels; data.preprocessing.crop needs at least 8 x 8", InputError);
+                       "image \"a\": data.preprocessing.crop of 8 x 8 pixels is larger than the image of 7 x 8",
+                       InputError);
 }
 
 TEST_CASE("colours, mean and scale are those that the network needs") {

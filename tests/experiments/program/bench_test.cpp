@@ -188,7 +188,7 @@ TEST_CASE("bench: data says what is wrong with a folder of images") {
         "heddle: --images \"" + files.path("none") + "\": No such file or directory\n");
   files.write("a/0.jpg", text_of(fine_jpeg(gradient(40, 40, 3))));
   CHECK(said({"bench", "data", "--threads", "2", "--images", files.path(), "--crop", "50"})
-            .ends_with("40 x 40 pixels; data.preprocessing.crop needs at least 50 x 50\n"));
+            .ends_with(": data.preprocessing.crop of 50 x 50 pixels is larger than the image of 40 x 40\n"));
   files.write("a/0.jpg", text_of(fine_jpeg(gradient(40, 40, 3))).substr(0, 30));
   CHECK(said({"bench", "data", "--threads", "2", "--images", files.path()}).starts_with("heddle: libjpeg-turbo: "));
   CHECK(said({"bench", "ops", "--images", "a"}) ==

@@ -35,12 +35,10 @@ void write_twelve(const std::filesystem::path& file, bool is_broken) {
   writer.commit({});
 }
 
-}  // namespace
-
-TEST_CASE("a run that meets a broken image saves its work and its summary, and ends with the exit code of wrong data") {
-  const Scratch folder;
+/// Writes these images, and an experiment that trains on them, whose file is returned.
+std::string experiment_on_twelve(const Scratch& folder, bool is_broken) {
   const std::filesystem::path records = folder / "faces.rec";
-  write_twelve(records, true);
+  write_twelve(records, is_broken);
   nlohmann::json experiment = nlohmann::json::parse(R"({
     "name": "small", "threads": 1, "mesh": {"dp": 2},
     "data": {"type": "recordio", "image": [1, 8, 8]},
@@ -48,7 +46,15 @@ TEST_CASE("a run that meets a broken image saves its work and its summary, and e
     "head": {"classes": 3}, "train": {"batch": 2, "steps": 12}, "evaluation": null})");
   experiment["data"]["train"] = records.string();
   write_file_atomically(folder / "small.json", experiment.dump());
-  const std::vector<std::string> run{"run", (folder / "small.json").string(), "--out", (folder / "out").string()};
+  return (folder / "small.json").string();
+}
+
+}  // namespace
+
+TEST_CASE("a run that meets a broken image saves its work and its summary, and ends with the exit code of wrong data") {
+  const Scratch folder;
+  const std::filesystem::path records = folder / "faces.rec";
+  const std::vector<std::string> run{"run", experiment_on_twelve(folder, true), "--out", (folder / "out").string()};
   std::vector<std::string> with_json = run;
   with_json.emplace_back("--json");
 
@@ -61,13 +67,13 @@ TEST_CASE("a run that meets a broken image saves its work and its summary, and e
   CHECK(variant["loss_per_step"].size() == steps_before);
   CHECK(std::filesystem::exists(folder / "out/checkpoint/small/step-000003"));
   CHECK(nlohmann::json::parse(read_file(folder / "out/summary.json", 1 << 20))["variants"][0] == variant);
-  CHECK(stopped.err.find("the checkpoint after 3 steps is saved: repair the broken image, or set data.on_broken to "
-                         "skip, and continue with --resume\n") != std::string::npos);
+  CHECK(stopped.err.find("the checkpoint after 3 steps is saved: repair or remove what the error names, or set "
+                         "data.on_broken to skip, and continue with --resume\n") != std::string::npos);
   std::vector<std::string> again = run;
   again.emplace_back("--force");
   const Called table = call(again);
   CHECK(table.code == 2);
-  CHECK(table.out.find("small met a broken image: image \"") != std::string::npos);
+  CHECK(table.out.find("small met an image that it cannot use: image") != std::string::npos);
 
   with_json.emplace_back("--resume");
   CHECK(call(with_json).code == 2);
@@ -75,6 +81,29 @@ TEST_CASE("a run that meets a broken image saves its work and its summary, and e
   const Called resumed = call(with_json);
   CHECK(resumed.code == 0);
   CHECK(resumed.err.find("resuming after step 3\n") != std::string::npos);
+}
+
+TEST_CASE("a crop larger than the images ends a run with both sizes, and calls no image broken") {
+  const Scratch folder;
+  const std::string file = experiment_on_twelve(folder, false);
+  for (const std::string on_broken : {"stop", "skip"}) {
+    const std::vector<std::string> run{"run",
+                                       file,
+                                       "--force",
+                                       "--out",
+                                       (folder / "out").string(),
+                                       "--set",
+                                       "data.preprocessing.crop=9",
+                                       "--set",
+                                       "data.on_broken=" + on_broken};
+    const Called table = call(run);
+    CHECK(table.code == 2);
+    CHECK((table.out + table.err).find("broken") == std::string::npos);
+    std::vector<std::string> with_json = run;
+    with_json.emplace_back("--json");
+    CHECK(nlohmann::json::parse(call(with_json).out)["variants"][0]["error"].get<std::string>().ends_with(
+        "data.preprocessing.crop of 9 x 9 pixels is larger than the image of 8 x 8"));
+  }
 }
 
 }  // namespace heddle::test

@@ -175,9 +175,10 @@ TEST_CASE("pack encodes images that are not JPEG, and names or leaves out what i
   CHECK(folder.data("pack", {folder.write(experiment), "c.rec"}).code == 0);
   CHECK(folder.error("pack", {"e.json", "d.rec", "--on-broken", "stop"}).find("first bytes") != std::string::npos);
   write_new_file(folder / "faces/p2/8.jpg", "");
-  CHECK(folder.error("pack", {"faces", "b.rec", "--on-broken", "skip", "--force"}) ==
-        "heddle: data: 2 of 12 images are broken, more than a tenth, and are not skipped; one is faces/p2/8.jpg: the "
-        "file is empty\n");
+  CHECK(
+      folder.error("pack", {"faces", "b.rec", "--on-broken", "skip", "--force"}) ==
+      "heddle: data: 2 of 12 images cannot be used, more than a tenth, and are not skipped; one is faces/p2/8.jpg: the "
+      "file is empty\n");
 }
 
 TEST_CASE("show counts images, people, sizes and formats, and draws a sheet") {
@@ -239,7 +240,7 @@ TEST_CASE("check names every broken image and counts the reasons, with exit code
   CHECK(broken.code == 2);
   CHECK(broken.err.empty());
   CHECK(broken.out ==
-        "image folder \"faces\": 12 images, 3 of them are broken\n\n"
+        "image folder \"faces\": 12 images, 3 of them cannot be used\n\n"
         "reason                                                              images\n"
         "not a PGM, PPM, PNG or JPEG file (its first bytes are .. .. .. ..)       2\n"
         "the file is empty                                                        1\n\n"
@@ -262,8 +263,9 @@ TEST_CASE("check finds images that are too small for the experiment's crop") {
   experiment["data"]["preprocessing"]["crop"] = 8;
   const Called checked = folder.data("check", {folder.write(experiment)});
   CHECK(checked.code == 2);
-  CHECK(checked.out.find("10 images, 1 of them is broken\n") != std::string::npos);
-  CHECK(checked.out.ends_with("faces/p0/9.pgm: 7 x 8 pixels; data.preprocessing.crop needs at least 8 x 8\n"));
+  CHECK(checked.out.find("10 images, 1 of them cannot be used\n") != std::string::npos);
+  CHECK(checked.out.ends_with(
+      "faces/p0/9.pgm: data.preprocessing.crop of 8 x 8 pixels is larger than the image of 7 x 8\n"));
   CHECK(folder.data("check", {"e.json", "--set", "data.preprocessing.crop=7"}).code == 0);
   CHECK(folder.data("check", {"faces"}).code == 0);
 }
@@ -274,7 +276,7 @@ TEST_CASE("check finds labels out of range, broken records and broken images of 
   write_file_atomically(folder / "property", "2,8,8");
   const Called labels = folder.data("check", {"a.rec"});
   CHECK(labels.code == 2);
-  CHECK(labels.out.find("9 images, 5 of them are broken\n") != std::string::npos);
+  CHECK(labels.out.find("9 images, 5 of them cannot be used\n") != std::string::npos);
   CHECK(labels.out.find(
             "\na.rec, record 5: label 2 is not one of the 2 classes that the file \"property\" announces\n") !=
         std::string::npos);
