@@ -1,7 +1,9 @@
 // Devices for tests, and tensors of written or drawn values on them.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

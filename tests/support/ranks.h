@@ -1,7 +1,9 @@
 // Ranks for tests of communication, and values whose sums depend on their order.
 #pragma once
 
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

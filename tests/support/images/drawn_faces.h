@@ -1,10 +1,12 @@
 // Small faces that tests draw, as images and in the files that hold them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "experiments/data/codecs/image_codecs.h"
 #include "framework/files/atomic_file.h"

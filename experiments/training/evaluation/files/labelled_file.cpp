@@ -1,6 +1,7 @@
 #include "experiments/training/evaluation/files/labelled_file.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "experiments/training/evaluation/files/column_reader.h"
