@@ -180,18 +180,18 @@ std::optional<double> Trainer::compute_gradients(std::int64_t step) {
   }
   const std::optional<LossScale>& loss_scale = parameters_->loss_scale();
   const double scale = loss_scale ? loss_scale->scale() : 1;
-  TrainingTools tools{experiment_, tracer_, images_, batches_, heads_.get(), parameters_->buckets(), scale};
+  TrainingContext context{experiment_, tracer_, images_, batches_, heads_.get(), parameters_->buckets(), scale};
   bool updates_early = false;
   for (std::size_t head = 0; heads_ && head < heads_->size(); ++head) {
-    std::function<void()>& update = tools.update_heads.emplace_back();
+    std::function<void()>& update = context.update_heads.emplace_back();
     if (!parameters_->updates_head_early(head)) continue;
     updates_early = true;
     update = [this, head, step] {
       if (!has_broken_image_) parameters_->update_head(head, step, 1);
     };
   }
-  if (updates_early && dataset_.is_encoded()) tools.before_heads = [this] { share_broken_image(); };
-  TrainingPass pass(tools, models_, rank_, batch, step);
+  if (updates_early && dataset_.is_encoded()) context.before_heads = [this] { share_broken_image(); };
+  TrainingPass pass(context, models_, rank_, batch, step);
   (void)engine(plan_->training).run(pass);
   pass.finish_loss();
   parameters_->finish_gradients();

@@ -38,12 +38,12 @@ std::vector<bool> StagePass::output_gradients(int stage) const {
 }
 
 IndexRange TrainingPass::samples(int micro_batch) const {
-  return micro_batch_samples(tools_.experiment, rank_.mesh, micro_batch);
+  return micro_batch_samples(context_.experiment, rank_.mesh, micro_batch);
 }
 
 Tensor TrainingPass::load(int micro_batch) {
-  const Tracer::Computing span(tools_.tracer, span_names::load);
-  return tools_.images.read(step_, micro_batch);
+  const Tracer::Computing span(context_.tracer, span_names::load);
+  return context_.images.read(step_, micro_batch);
 }
 
 IndexRange TrainingPass::output_samples(int micro_batch, int rank) const {
@@ -54,34 +54,34 @@ IndexRange TrainingPass::output_samples(int micro_batch, int rank) const {
 
 void TrainingPass::with_heads_input(int micro_batch, const Tensor& output,
                                     const std::function<void(const HeadsInput&)>& use) {
-  if (tools_.before_heads) tools_.before_heads();
+  if (context_.before_heads) context_.before_heads();
   const auto samples_of = [&](int rank) { return output_samples(micro_batch, rank); };
-  const std::vector<std::int64_t> labels = tools_.batches.labels(batch_, samples_of(rank_.index));
+  const std::vector<std::int64_t> labels = context_.batches.labels(batch_, samples_of(rank_.index));
   const auto weights_of = [&](std::size_t set, int rank) {
-    return tools_.batches.weights(set, batch_, samples_of(rank));
+    return context_.batches.weights(set, batch_, samples_of(rank));
   };
-  const DType wide = tools_.experiment.precision().wide();
+  const DType wide = context_.experiment.precision().wide();
   const Tensor embedding =
-      output.defined() ? in_type(output, wide) : Tensor::empty(rank_.device, {0, tools_.heads->dimension()}, wide);
+      output.defined() ? in_type(output, wide) : Tensor::empty(rank_.device, {0, context_.heads->dimension()}, wide);
   use({.embedding = embedding,
        .labels = labels,
        .samples = samples_of,
-       .global_batch = tools_.experiment.train.batch,
+       .global_batch = context_.experiment.train.batch,
        .weights = weights_of,
-       .while_reducing = tools_.update_heads});
+       .while_reducing = context_.update_heads});
 }
 
 Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
   HeadsOutput result;
   with_heads_input(micro_batch, output,
-                   [&](const HeadsInput& input) { result = tools_.heads->forward_backward(input); });
+                   [&](const HeadsInput& input) { result = context_.heads->forward_backward(input); });
   return take(std::move(result), output.defined() ? output.dtype() : std::optional<DType>());
 }
 
 void TrainingPass::start_loss(int micro_batch, const Tensor& output) {
   const std::optional<DType> dtype = output.defined() ? output.dtype() : std::optional<DType>();
   with_heads_input(micro_batch, output, [&](const HeadsInput& input) {
-    parts_.start(micro_batch, *tools_.heads, input,
+    parts_.start(micro_batch, *context_.heads, input,
                  [this, dtype](HeadsOutput result) { return take(std::move(result), dtype); });
   });
 }
@@ -90,7 +90,8 @@ Tensor TrainingPass::take(HeadsOutput result, std::optional<DType> dtype) {
   add_losses(result.loss_sums);
   if (!dtype) return {};
   Tensor gradient = std::exchange(result.embedding_gradient, Tensor());
-  if (tools_.loss_scale != 1) rank_.device.backend().elementwise().scale_add(tools_.loss_scale, gradient, 0, gradient);
+  if (context_.loss_scale != 1)
+    rank_.device.backend().elementwise().scale_add(context_.loss_scale, gradient, 0, gradient);
   return in_type(gradient, *dtype);
 }
 

@@ -38,8 +38,8 @@ class StagePass : public PipelineStages {
   std::int64_t step_;
 };
 
-/// The parts of a training pass besides the stages.
-struct TrainingTools {
+/// What a training pass uses besides the stages.
+struct TrainingContext {
   const Experiment& experiment;
   Tracer& tracer;
   ImageReader& images;
@@ -57,9 +57,9 @@ struct TrainingTools {
 class TrainingPass final : public StagePass {
  public:
   /// `batch` holds the indices of the step's samples in the data set.
-  TrainingPass(const TrainingTools& tools, StageModels& models, Rank& rank, std::span<const std::int64_t> batch,
+  TrainingPass(const TrainingContext& context, StageModels& models, Rank& rank, std::span<const std::int64_t> batch,
                std::int64_t step)
-      : StagePass(models, rank, true, step), tools_(tools), batch_(batch) {}
+      : StagePass(models, rank, true, step), context_(context), batch_(batch) {}
 
   Tensor load(int micro_batch) override;
   Tensor loss(int micro_batch, const Tensor& output) override;
@@ -70,8 +70,8 @@ class TrainingPass final : public StagePass {
   /// Called when the pipeline has been run: the rest of a loss in parts.
   void finish_loss() { parts_.finish(); }
   void before_last_weight_gradient() override {
-    tools_.buckets.begin();
-    tools_.buckets.start_complete();
+    context_.buckets.begin();
+    context_.buckets.start_complete();
   }
   /// For each head, the mean over its samples of the global batch; empty on ranks without heads or data, and in a step
   /// without a loss.
@@ -87,7 +87,7 @@ class TrainingPass final : public StagePass {
   Tensor take(HeadsOutput result, std::optional<DType> dtype);
   void add_losses(const std::vector<Tensor>& sums);
 
-  TrainingTools tools_;
+  TrainingContext context_;
   std::span<const std::int64_t> batch_;
   std::vector<double> losses_;
   LossInParts parts_;
