@@ -159,18 +159,18 @@ int size_of_identity(const std::filesystem::path& path, const SafetensorsMetadat
 
 }  // namespace
 
-RankFileHead head_of(const std::vector<StateTensor>& tensors, SafetensorsMetadata identity) {
-  RankFileHead head{.entries = {}, .metadata = std::move(identity)};
+RankFileHeader header_of(const std::vector<StateTensor>& tensors, SafetensorsMetadata identity) {
+  RankFileHeader header{.entries = {}, .metadata = std::move(identity)};
   for (const StateTensor& tensor : tensors) {
-    head.entries.push_back({tensor.name, tensor.value.dtype(), tensor.value.shape()});
-    head.metadata.emplace(std::string(part_prefix) + tensor.name, part_text(tensor.part));
+    header.entries.push_back({tensor.name, tensor.value.dtype(), tensor.value.shape()});
+    header.metadata.emplace(std::string(part_prefix) + tensor.name, part_text(tensor.part));
   }
-  return head;
+  return header;
 }
 
-void write_rank_file(const std::filesystem::path& folder, int rank, const RankFileHead& head,
+void write_rank_file(const std::filesystem::path& folder, int rank, const RankFileHeader& header,
                      const std::function<void(SafetensorsWriter&)>& write_elements) {
-  SafetensorsWriter writer(rank_file(folder, rank), head.entries, head.metadata);
+  SafetensorsWriter writer(rank_file(folder, rank), header.entries, header.metadata);
   write_elements(writer);
   writer.commit();
   write_file_atomically(checksum_file(folder, rank), checksum_text(writer.checksum()));

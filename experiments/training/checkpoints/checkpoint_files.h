@@ -20,16 +20,17 @@
 
 namespace heddle {
 
-/// What a rank's file says of its tensors.
-struct RankFileHead {
+/// The header of a rank's file: its tensors, with their parts in the metadata, and what the files of all ranks state.
+struct RankFileHeader {
   std::vector<SafetensorsEntry> entries;
   SafetensorsMetadata metadata;
 };
 /// `identity` is the metadata that the files of all ranks have in common.
-RankFileHead head_of(const std::vector<StateTensor>& tensors, SafetensorsMetadata identity);
+RankFileHeader header_of(const std::vector<StateTensor>& tensors, SafetensorsMetadata identity);
 
-/// Writes a rank's file and its checksum beside it. `write_elements` writes those of all tensors, one after the other.
-void write_rank_file(const std::filesystem::path& folder, int rank, const RankFileHead& head,
+/// Writes a rank's file and its checksum beside it. `write_elements` writes the elements of all tensors of the header,
+/// one tensor after the other.
+void write_rank_file(const std::filesystem::path& folder, int rank, const RankFileHeader& header,
                      const std::function<void(SafetensorsWriter&)>& write_elements);
 /// Writes the elements of tensors through a host buffer of a few MiB.
 void write_tensors(SafetensorsWriter& writer, const std::vector<StateTensor>& tensors);

@@ -58,12 +58,12 @@ void CheckpointWriter::start(CheckpointPart part, bool in_background) {
     error = std::current_exception();
   }
   rank_.world.barrier().wait();  // the folder is there
-  run([this, error, head = head_of(part.tensors, std::move(part.metadata)), names = std::move(part.names),
+  run([this, error, header = header_of(part.tensors, std::move(part.metadata)), names = std::move(part.names),
        tensors = in_background_ ? std::vector<StateTensor>() : std::move(part.tensors)] {
     if (error) std::rethrow_exception(error);
     partial_->write([&](const std::filesystem::path& folder) {
       if (rank_.index == 0) names.write(folder);
-      write_rank_file(folder, rank_.index, head, [&](SafetensorsWriter& writer) {
+      write_rank_file(folder, rank_.index, header, [&](SafetensorsWriter& writer) {
         in_background_ ? write_copy(writer) : write_tensors(writer, tensors);
       });
     });

@@ -46,7 +46,7 @@ StateTensor counted(Device& device, const std::string& name, const ParameterPart
 }
 
 void save_file(const Scratch& folder, int file, const std::vector<StateTensor>& tensors, std::size_t files) {
-  write_rank_file(folder / "", file, head_of(tensors, {{"ranks", std::to_string(files)}}),
+  write_rank_file(folder / "", file, header_of(tensors, {{"ranks", std::to_string(files)}}),
                   [&](SafetensorsWriter& writer) { write_tensors(writer, tensors); });
 }
 
