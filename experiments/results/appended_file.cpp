@@ -20,7 +20,7 @@ std::optional<std::string> AppendedFile::append(std::string_view text) {
   try {
     flush();
   } catch (const DiskError& error) {
-    if (!std::exchange(has_told_, true)) return error.what();
+    if (!std::exchange(has_reported_, true)) return error.what();
   }
   return {};
 }
@@ -34,7 +34,7 @@ void AppendedFile::flush() {
   }
   while (!pending_.empty()) pending_.erase(0, file_->write_some(std::as_bytes(std::span(pending_))));
   std::string().swap(pending_);  // the records of a resumed run are many
-  has_told_ = false;
+  has_reported_ = false;
 }
 
 }  // namespace heddle

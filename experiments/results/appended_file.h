@@ -20,7 +20,7 @@ class AppendedFile {
   AppendedFile(std::filesystem::path path, std::string text) : AppendedFile(std::move(path), std::move(text), true) {}
 
   /// Hands the text to the system at once. What the disk does not take stays in memory, and is tried again with the
-  /// next text. Returns the reason, once until all is written.
+  /// next text. Returns why the disk did not take it, but only once until everything is written.
   std::optional<std::string> append(std::string_view text);
   /// Writes what is still in memory. DiskError if the disk does not take it.
   void flush();
@@ -33,7 +33,7 @@ class AppendedFile {
   bool replaces_;
   std::optional<FileDescriptor> file_;  // none as long as the disk is full
   std::string pending_;
-  bool has_told_ = false;
+  bool has_reported_ = false;  // whether a failure was returned since everything was written
 };
 
 }  // namespace heddle

@@ -20,7 +20,7 @@ Experiment without_course(Experiment experiment) {
   experiment.timeout = defaults.timeout;
   for (std::size_t set = 0; set < experiment.heads(); ++set)
     experiment.head_of(set).loss_every = defaults.head.loss_every;
-  // They are in the checkpoint; their name tells where the training began.
+  // The weights are in the checkpoint; the name of their file shows with which the training began.
   experiment.model.weights = std::filesystem::path(experiment.model.weights).filename().string();
   experiment.data.loader = defaults.data.loader;
   for (DataConfig& data : experiment.further_data) data.loader = defaults.data.loader;

@@ -16,7 +16,7 @@ namespace {
 using heddle::BFloat16;
 using heddle::Float16;
 
-/// What the opaque descriptors hold; `magic` tells whether they were initialised.
+/// What the opaque descriptors hold; `magic` shows whether they were initialised.
 constexpr std::uint64_t layout_magic = 0x6C61796F;
 constexpr std::uint64_t operation_magic = 0x6F706572;
 constexpr std::uint64_t preference_magic = 0x70726566;
