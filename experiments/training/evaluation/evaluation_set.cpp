@@ -91,7 +91,7 @@ std::vector<ComparedPair> compared_pairs(const EvaluationSet& set, std::vector<f
 }
 
 Identification identified_probes(const EvaluationSet& set, std::span<const float> embeddings, Device& device) {
-  const auto gallery = static_cast<std::size_t>(set.gallery);
+  const auto gallery = static_cast<std::size_t>(set.gallery.value());
   const std::size_t dimension = embeddings.size() / set.labels.size();
   const std::span<const std::int64_t> labels = set.labels;
   return identify({embeddings.first(gallery * dimension), labels.first(gallery)},
@@ -141,7 +141,7 @@ std::vector<EvaluatedSet> evaluate_sets(const EvaluationConfig& config, const st
       if (trainer.has_broken_image()) return;
       if (!has_results) continue;
       results.push_back({.name = set.name});
-      if (set.gallery > 0)
+      if (set.gallery)
         results.back().identified = identified_probes(set, embeddings, device);
       else
         compared[set.name] = compared_pairs(set, std::move(embeddings));

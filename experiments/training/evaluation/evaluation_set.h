@@ -1,6 +1,8 @@
 // Opens and evaluates the sets of an experiment, `evaluation.sets`.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +21,8 @@ struct EvaluationSet {
   std::vector<Pair> pairs{};               // pairs of templates if there are any, otherwise of images
   std::vector<TemplateImage> templates{};  // the images of the templates
   std::int64_t template_count = 0;
-  std::vector<std::int64_t> labels{};  // people of the gallery's images, then of the probes
-  std::int64_t gallery = 0;            // number of images in the gallery; 0: a set of pairs
+  std::vector<std::int64_t> labels{};     // people of the gallery's images, then of the probes
+  std::optional<std::int64_t> gallery{};  // number of images in the gallery; none in a set of pairs
 };
 
 /// Opens the sets of an experiment. `data` must outlive them: its preprocessing is used for all images, and drawn sets

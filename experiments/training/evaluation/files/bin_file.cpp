@@ -1,5 +1,7 @@
 #include "experiments/training/evaluation/files/bin_file.h"
 
+#include <optional>
+
 #include "framework/description/printable.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
@@ -14,9 +16,10 @@ bool is_sequence(const PickleValue& value) {
   return value.kind == PickleKind::list || value.kind == PickleKind::tuple;
 }
 
-/// The number of a label, which should be 0 or 1; -1 if the value is not a number.
-std::int64_t as_label(const PickleValue& value) {
-  return value.kind == PickleKind::boolean || value.kind == PickleKind::integer ? value.number : -1;
+/// The number of a label, which should be 0 or 1; nothing if the value is not a number.
+std::optional<std::int64_t> as_label(const PickleValue& value) {
+  const bool is_number = value.kind == PickleKind::boolean || value.kind == PickleKind::integer;
+  return is_number ? std::optional(value.number) : std::nullopt;
 }
 
 }  // namespace
@@ -70,7 +73,7 @@ void BinFile::read_images(const PickleValue& list) {
 }
 
 void BinFile::read_labels(const PickleValue& list) {
-  const auto add = [&](std::int64_t label) {
+  const auto add = [&](std::optional<std::int64_t> label) {
     const auto i = static_cast<std::int64_t>(pairs_.size());
     if (label != 0 && label != 1) fail<InputError>("{}: label {}: expected True or False", path_, i);
     pairs_.push_back({.first = 2 * i, .second = 2 * i + 1, .same = label == 1});

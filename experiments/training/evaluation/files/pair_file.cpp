@@ -21,10 +21,10 @@ std::optional<std::int64_t> count_in(std::string_view text) {
   return number == 0 ? std::nullopt : number;
 }
 
-/// The numbers in LFW's header: of sets, and of pairs of each kind in every set, which is 0 without a header.
+/// The numbers in LFW's header.
 struct Announced {
   std::int64_t sets = 1;
-  std::int64_t of_each_kind = 0;
+  std::int64_t of_each_kind = 0;  // pairs of one person, and as many of two, in every set
 };
 
 class PairReader {
@@ -56,7 +56,7 @@ class PairReader {
       if (!number) list_.refuse("expected a pair or the number of pairs, got {}", in_quotes(columns[i]));
       numbers[2 - columns.size() + i] = *number;
     }
-    announced_ = {.sets = numbers[0], .of_each_kind = numbers[1]};
+    announced_ = Announced{.sets = numbers[0], .of_each_kind = numbers[1]};
     is_lfw_ = true;
     return true;
   }
@@ -91,11 +91,11 @@ class PairReader {
     file_.lacks_endings = is_lfw_;
     const auto pairs = static_cast<std::int64_t>(file_.pairs.size());
     if (pairs == 0) fail<InputError>("{}: there are no pairs in it", list_.path().string());
-    const std::int64_t of_each = announced_.of_each_kind;
-    if (of_each == 0) return;
-    if (pairs / 2 / of_each != announced_.sets || pairs % (2 * of_each) != 0)
+    if (!announced_) return;
+    const std::int64_t of_each = announced_->of_each_kind;
+    if (pairs / 2 / of_each != announced_->sets || pairs % (2 * of_each) != 0)
       fail<InputError>("{}: line 1: announces {} x 2 x {} pairs, but there are {}", list_.path().string(),
-                       announced_.sets, of_each, pairs);
+                       announced_->sets, of_each, pairs);
     for (std::int64_t i = 0; i < pairs; ++i) {
       const NamedPair& pair = file_.pairs[static_cast<std::size_t>(i)];
       const bool is_expected_same = i % (2 * of_each) < of_each;
@@ -109,7 +109,7 @@ class PairReader {
 
   ColumnReader list_;
   PairFile file_;
-  Announced announced_;
+  std::optional<Announced> announced_;  // none without a header
   bool has_begun_ = false;
   bool is_lfw_ = false;
 };

@@ -107,14 +107,15 @@ void summarise(const std::vector<double>& accuracies, Verification& result) {
 
 }  // namespace
 
-std::int64_t fold_count(std::size_t pairs, std::int64_t most) {
-  const std::int64_t folds = std::min(most, static_cast<std::int64_t>(pairs / 2));
-  return folds < 2 ? 0 : folds;
+std::optional<std::int64_t> fold_count(std::size_t pairs, std::int64_t max_folds) {
+  const std::int64_t folds = std::min(max_folds, static_cast<std::int64_t>(pairs / 2));
+  return folds < 2 ? std::nullopt : std::optional(folds);
 }
 
 Verification verify(std::span<const ComparedPair> pairs, std::int64_t folds) {
-  Verification result{.pairs = static_cast<std::int64_t>(pairs.size()), .folds = fold_count(pairs.size(), folds)};
-  if (result.folds == 0) fail("evaluation: {} pairs are too few for two folds", pairs.size());
+  const std::optional<std::int64_t> count = fold_count(pairs.size(), folds);
+  if (!count) fail("evaluation: {} pairs are too few for two folds", pairs.size());
+  Verification result{.pairs = static_cast<std::int64_t>(pairs.size()), .folds = *count};
   const Folds order(pairs, result.folds);
   std::vector<Counts> correct;
   Counts all{};
@@ -136,7 +137,7 @@ Verification verify(std::span<const ComparedPair> pairs, std::int64_t folds) {
 Verification verify_at(double threshold, std::span<const ComparedPair> pairs, std::int64_t folds) {
   if (pairs.empty()) fail("evaluation: there are no pairs to verify");
   Verification result{.pairs = static_cast<std::int64_t>(pairs.size()),
-                      .folds = std::max<std::int64_t>(fold_count(pairs.size(), folds), 1),
+                      .folds = fold_count(pairs.size(), folds).value_or(1),
                       .threshold = threshold};
   const auto share_right = [&](std::span<const ComparedPair> some) {
     const auto right = std::count_if(
@@ -178,7 +179,7 @@ std::optional<Verification> verify_drawn(const Embeddings& images, const DrawnPa
   const UnitRows rows(images.values, images.labels.size());
   const PairChooser chooser(images.labels, key);
   const std::vector<Pair> pairs = balanced_pairs(chooser, drawn.pairs);
-  if (fold_count(pairs.size(), drawn.folds) == 0) return std::nullopt;
+  if (!fold_count(pairs.size(), drawn.folds)) return std::nullopt;
   Verification result = verify(compare(rows, pairs), drawn.folds);
   std::vector<Pair> for_rates = chooser.genuine(drawn.impostor_pairs);
   const std::vector<Pair> impostors = chooser.impostors(drawn.impostor_pairs);

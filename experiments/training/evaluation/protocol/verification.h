@@ -29,8 +29,9 @@ struct Verification {
   std::vector<TarAtFar> tar_at_far{};
 };
 
-/// The largest number of folds, up to `most`, that have at least two pairs each; 0 if it is less than two.
-std::int64_t fold_count(std::size_t pairs, std::int64_t most = 10);
+/// The largest number of folds, up to `max_folds`, that have at least two pairs each; nothing if there are too few
+/// pairs for two folds.
+std::optional<std::int64_t> fold_count(std::size_t pairs, std::int64_t max_folds = 10);
 
 /// The whole protocol. The pairs are cut into contiguous folds; if the pairs do not divide evenly, the first folds have
 /// one more. Each fold is evaluated at the threshold that is best on the other folds (the lowest of equals). If a fold
