@@ -18,7 +18,7 @@ int exit_code(const VariantResult& result) {
     case VariantResult::Status::broken_image:
       return 2;
     case VariantResult::Status::interrupted:
-      return 128 + result.interrupted_by;
+      return 128 + result.interrupted_by.value();
     case VariantResult::Status::not_saved:
       return 5;
   }

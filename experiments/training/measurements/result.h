@@ -120,8 +120,8 @@ struct VariantResult {
   /// not_saved: all steps are done, but their checkpoint could not be written.
   enum class Status { ok, out_of_memory, failed, broken_image, interrupted, not_saved } status = Status::ok;
   std::string error;
-  int interrupted_by = 0;       // the number of the signal
-  std::int64_t first_step = 0;  // greater than 0 when resumed
+  std::optional<int> interrupted_by;  // the number of the signal, if the status is interrupted
+  std::int64_t first_step = 0;        // greater than 0 when resumed
   std::int64_t batch = 0;
   std::int64_t micro_batches = 1;
   StepHistory steps;

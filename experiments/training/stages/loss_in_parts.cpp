@@ -26,13 +26,13 @@ void LossInParts::reduce(int micro_batch) {
 }
 
 void LossInParts::settle(std::size_t place) {
-  const auto is_before = [&](std::size_t other) { return other > 0 && other < place; };
+  const auto is_before = [&](const std::optional<std::size_t>& other) { return other && *other < place; };
   for (auto& [micro_batch, pass] : passes_) {
     if (!pass.heads) continue;
     if (is_before(pass.settled_place)) {
       pass.heads->finish_output();
       pass.heads.reset();
-    } else if (is_before(pass.reduce_place) && pass.settled_place == 0) {
+    } else if (is_before(pass.reduce_place) && !pass.settled_place) {
       pass.heads->finish_reduce();
       receive(pass);
       pass.settled_place = place_;

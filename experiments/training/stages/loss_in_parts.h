@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "layers/head/heads.h"
 
@@ -36,10 +37,10 @@ class LossInParts {
     UseOutput use;
     Tensor gradient{};  // from when it has arrived until the backward pass
     bool has_arrived = false;
-    // The places of parts in their order, from 1; 0: not yet.
+    // The places of the parts that were taken, in the order of all parts of the step.
     std::size_t add_up_place = 0;
-    std::size_t reduce_place = 0;
-    std::size_t settled_place = 0;  // where every rank receives the gradient, if it has not done so before
+    std::optional<std::size_t> reduce_place{};
+    std::optional<std::size_t> settled_place{};  // where every rank receives the gradient, if it has not done so before
   };
   static void receive(Pass& pass);
   /// Receives what all ranks have sent, and drops what all of them have received, if they have taken all parts before a
