@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -61,9 +62,9 @@ std::vector<int> tracks_of(const RankResult& rank) {
   return taken;
 }
 
-/// Numbers the messages of which both ends were recorded. Two communicators may have messages of the same name: the
-/// first that was sent is the first that was received.
-class Arrows {
+/// Numbers the messages of which both ends were recorded: each becomes a flow, which viewers draw as an arrow. Two
+/// communicators may have messages of the same name: the first that was sent is the first that was received.
+class MessageFlows {
  public:
   void add(const VariantResult& variant) {
     std::map<MessageName, std::pair<std::vector<const Span*>, std::vector<const Span*>>> ends;
@@ -80,10 +81,10 @@ class Arrows {
         numbers_[both.second[i]] = count_;
       }
   }
-  /// 0: none.
-  std::int64_t operator[](const Span& span) const {
-    const auto place = numbers_.find(&span);
-    return place == numbers_.end() ? 0 : place->second;
+  /// The number of the flow to which a span belongs.
+  std::optional<std::int64_t> flow_of(const Span& span) const {
+    const auto found = numbers_.find(&span);
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
   }
 
  private:
@@ -91,9 +92,9 @@ class Arrows {
   std::int64_t count_ = 0;
 };
 
-class Writer {
+class TraceWriter {
  public:
-  explicit Writer(AtomicFile& file) : file_(file) { file_.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":["); }
+  explicit TraceWriter(AtomicFile& file) : file_(file) { file_.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":["); }
   void end() { file_.write("\n]}\n"); }
 
   void label(std::string_view kind, int rank, int track, std::string_view name) {
@@ -113,13 +114,13 @@ class Writer {
                       begin * 1e-3, (end - begin) * 1e-3, arguments));
   }
 
-  /// From the begin of a send to the end of its receive.
-  void arrow_end(const Span& event, int rank, int track, std::int64_t number, double offset) {
-    constexpr double within = 1e-9;  // the arrow belongs to the interval around its time
+  /// One end of a flow, which leads from the begin of a send to the end of its receive.
+  void flow_end(const Span& event, int rank, int track, std::int64_t flow, double offset) {
+    constexpr double within = 1e-9;  // a flow's end belongs to the interval around its time
     const bool starts = is_send(event, rank);
     const double at = event.begin_seconds + (starts ? 0 : std::max(0.0, event.seconds - within));
     write(fmt::format(R"({{"ph":"{}","name":"message","cat":"message","id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
-                      starts ? "s" : R"(f","bp":"e)", number, rank, track, (at + offset) * microseconds));
+                      starts ? "s" : R"(f","bp":"e)", flow, rank, track, (at + offset) * microseconds));
   }
 
  private:
@@ -136,12 +137,13 @@ class Writer {
   bool is_first_ = true;
 };
 
-/// Names a rank and its tracks up to a number, each once.
-class Names {
+/// Writes the names of ranks and of their tracks, each once.
+class TrackLabels {
  public:
-  explicit Names(Writer& writer) : writer_(writer) {}
+  explicit TrackLabels(TraceWriter& writer) : writer_(writer) {}
 
-  void name(int rank, int last_track) {
+  /// Labels a rank and its tracks up to `last_track`, and at least one of each kind.
+  void add(int rank, int last_track) {
     int& named = named_[rank];
     if (named == 0) writer_.label("process_name", rank, compute, fmt::format("rank {}", rank));
     for (; named <= std::max(last_track, kinds_of_track - 1); ++named) {
@@ -152,16 +154,16 @@ class Names {
   }
 
  private:
-  Writer& writer_;
+  TraceWriter& writer_;
   std::map<int, int> named_;  // how many tracks of each rank
 };
 
 }  // namespace
 
 void write_trace(AtomicFile& file, const RunResult& run) {
-  Writer writer(file);
-  Names names(writer);
-  Arrows arrows;
+  TraceWriter writer(file);
+  TrackLabels labels(writer);
+  MessageFlows flows;
   double end_before = 0;
   for (const VariantResult& variant : run.variants) {
     double begin = std::numeric_limits<double>::infinity();
@@ -173,15 +175,15 @@ void write_trace(AtomicFile& file, const RunResult& run) {
       }
     }
     const double offset = std::max(0.0, end_before - begin);
-    arrows.add(variant);
+    flows.add(variant);
     for (const RankResult& rank : variant.ranks) {
       const std::vector<int> tracks = tracks_of(rank);
-      names.name(rank.rank, tracks.empty() ? 0 : *std::max_element(tracks.begin(), tracks.end()));
+      labels.add(rank.rank, tracks.empty() ? 0 : *std::max_element(tracks.begin(), tracks.end()));
       for (std::size_t i = 0; i < tracks.size(); ++i) {
         const Span& event = rank.trace[i];
         writer.interval(event, rank.rank, tracks[i], offset, variant.name);
-        if (const std::int64_t number = arrows[event]; number != 0)
-          writer.arrow_end(event, rank.rank, tracks[i], number, offset);
+        if (const std::optional<std::int64_t> flow = flows.flow_of(event))
+          writer.flow_end(event, rank.rank, tracks[i], *flow, offset);
       }
     }
     if (end > 0) end_before = end + offset;
