@@ -22,10 +22,11 @@ namespace {
 
 // A trace shows the structure of a step; the first steps also show the work that is done once.
 constexpr std::int64_t traced_steps = 5;
-// On plan all steps are equal, once the optimizer and the kept statistics exist.
-constexpr std::int64_t planned_steps = 2;
+// Plan simulates the first steps of a run and extrapolates the others from them: all steps are equal, once the
+// optimizer and the kept statistics exist.
+constexpr std::int64_t simulated_steps = 2;
 // Where the number of sampled classes depends on the batch, steps differ, and more of them are simulated.
-constexpr std::int64_t max_planned_steps = 100;
+constexpr std::int64_t max_simulated_steps = 100;
 
 /// Bytes between a rank and the others.
 struct Traffic {
@@ -70,7 +71,8 @@ class RankRun {
   void train_and_evaluate() {
     trainer_.emplace(experiment_, dataset_, rank_, *tracer_, plan_);
     const std::int64_t first = begin();
-    const std::int64_t end = has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, walked_steps());
+    const std::int64_t end =
+        has_data() ? experiment_.train.steps : std::min(experiment_.train.steps, steps_to_simulate());
     heed_interruption(true);
     for (std::int64_t step = first; step < end; ++step) {
       tracer_->set_recording(step - first < traced_steps);
@@ -81,7 +83,7 @@ class RankRun {
     rank_.device.backend().synchronize();  // a failure of the last step is reported before it counts as done
     if (leads() && rank_.size > 1 && end > first && has_step_bytes(experiment_))
       result_.sent_in_step = SentInStep{sent_in_steps_ / (end - first), step_bytes(experiment_, *plan_)};
-    if (!has_data()) count_unwalked(end);
+    if (!has_data()) extrapolate_steps(end);
     if (first < experiment_.train.steps && !experiment_.train.forward_only) save_last();
     heed_interruption(false);
     compare_interruptions();
@@ -91,11 +93,11 @@ class RankRun {
     own().checkpoint_copy = saver_.copy_bytes(*trainer_);
   }
 
-  std::int64_t walked_steps() const { return sample_varies(experiment_) ? max_planned_steps : planned_steps; }
+  std::int64_t steps_to_simulate() const { return sample_varies(experiment_) ? max_simulated_steps : simulated_steps; }
 
-  /// Counts the steps from `end` on: steps with a loss count as the first one, the others as the last one that was
-  /// simulated.
-  void count_unwalked(std::int64_t end) {
+  /// Counts the steps from `end` on, which plan does not simulate: steps with a loss count as the first step, the
+  /// others as the last one that was simulated.
+  void extrapolate_steps(std::int64_t end) {
     const auto losses_before = [every = experiment_.head.loss_every](std::int64_t step) {
       return (step + every - 1) / every;
     };
@@ -104,8 +106,8 @@ class RankRun {
     const auto of_all = [&](std::int64_t Traffic::*bytes) {
       return with_loss * (in_first_step_.*bytes) + (others - with_loss) * (in_last_step_.*bytes);
     };
-    unwalked_ = {of_all(&Traffic::sent), of_all(&Traffic::received)};
-    unwalked_busy_ = own().busy_in_step.back() * static_cast<double>(others);
+    extrapolated_ = {of_all(&Traffic::sent), of_all(&Traffic::received)};
+    extrapolated_busy_ = own().busy_in_step.back() * static_cast<double>(others);
     if (leads()) result_.flops_per_step = rank_.device.backend().flops() / end;
   }
 
@@ -293,7 +295,7 @@ class RankRun {
       const Traffic before = traffic();
       evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
       if (trainer_->has_broken_image()) stop_at_broken_image(experiment_.train.steps);
-      if (!has_data()) count_unwalked_evaluations(before);
+      if (!has_data()) extrapolate_evaluations(before);
     }
     evaluation.sets = std::move(evaluated_sets_);
     evaluation.best = saver_.best();
@@ -301,13 +303,14 @@ class RankRun {
     if (leads() && has_data()) result_.evaluation = std::move(evaluation);
   }
 
-  /// On plan the sets are embedded once, for all evaluations of the run.
-  void count_unwalked_evaluations(const Traffic& before) {
+  /// On plan the sets are embedded once; all other evaluations of the run count as this one, which began with the
+  /// traffic `before`.
+  void extrapolate_evaluations(const Traffic& before) {
     const std::int64_t every = experiment_.evaluation.every;
     const std::int64_t steps = experiment_.train.steps;
     const std::int64_t others = every > 0 ? (steps - 1) / every : 0;
-    unwalked_.sent += others * (traffic().sent - before.sent);
-    unwalked_.received += others * (traffic().received - before.received);
+    extrapolated_.sent += others * (traffic().sent - before.sent);
+    extrapolated_.received += others * (traffic().received - before.received);
   }
 
   /// Reports what the data set has found since the last report. Ranks of one process share it, and the first one
@@ -337,9 +340,9 @@ class RankRun {
     }
     own().peak = rank_.device.meter().peak();
     own().peak_offloaded = rank_.device.meter().peak_offloaded();
-    own().sent_bytes = rank_.bytes.sent_bytes() + unwalked_.sent;
-    own().received_bytes = rank_.bytes.received_bytes() + unwalked_.received;
-    own().busy_seconds = rank_.clock.busy_seconds() + unwalked_busy_;
+    own().sent_bytes = rank_.bytes.sent_bytes() + extrapolated_.sent;
+    own().received_bytes = rank_.bytes.received_bytes() + extrapolated_.received;
+    own().busy_seconds = rank_.clock.busy_seconds() + extrapolated_busy_;
     own().trace = tracer_->take_spans();
     own().convolutions = rank_.device.backend().convolution().chosen_convolutions();
   }
@@ -363,8 +366,9 @@ class RankRun {
   std::int64_t sent_in_steps_ = 0;
   Traffic in_first_step_;
   Traffic in_last_step_;
-  Traffic unwalked_;  // the traffic of the steps that plan does not simulate
-  double unwalked_busy_ = 0;
+  // What plan adds for the steps and evaluations that it does not simulate.
+  Traffic extrapolated_;
+  double extrapolated_busy_ = 0;  // seconds
 };
 
 }  // namespace
