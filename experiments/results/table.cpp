@@ -43,10 +43,9 @@ PeakMemory peak_memory_of(const VariantResult& variant) {
   return peak;
 }
 
-std::string losses(const VariantResult& variant) {
-  const auto first = variant.steps.first_loss();
-  if (!first) return absent;
-  return fmt::format("{:#.6g} -> {:#.6g}", *first, *variant.steps.last_loss());
+/// The losses of the first and the last step that computed one.
+std::string losses_cell(const std::optional<double>& first, const std::optional<double>& last) {
+  return first ? fmt::format("{:#.6g} -> {:#.6g}", *first, last.value()) : absent;
 }
 
 /// A row for each head of a variant that has several.
@@ -56,10 +55,9 @@ std::string heads_table(const RunResult& run) {
   for (const VariantResult& variant : run.variants) {
     for (std::size_t i = 0; variant.heads.size() > 1 && i < variant.heads.size(); ++i) {
       const HeadResult& head = variant.heads[i];
-      const auto first = variant.steps.first_loss(i);
       grid.add({i == 0 ? variant.name : "", head.name, fmt::format("{}", head.samples),
                 fmt::format("{}", head.config.classes), significant(head.config.loss_weight),
-                first ? fmt::format("{:#.6g} -> {:#.6g}", *first, *variant.steps.last_loss(i)) : absent});
+                losses_cell(variant.steps.first_loss(i), variant.steps.last_loss(i))});
       has_rows = true;
     }
   }
@@ -91,8 +89,8 @@ std::string variants_table(const RunResult& run) {
   for (std::size_t i = 0; i < run.variants.size(); ++i) {
     const VariantResult& variant = run.variants[i];
     const auto samples = samples_per_second(variant);
-    grid.add({variant.name, losses(variant), times.cell(i, time), samples ? significant(*samples) : absent,
-              memory.cell(i, held),
+    grid.add({variant.name, losses_cell(variant.steps.first_loss(), variant.steps.last_loss()), times.cell(i, time),
+              samples ? significant(*samples) : absent, memory.cell(i, held),
               variant.ranks.empty() ? absent : fmt::format("{:.2f}", peak_memory_of(variant).over_mean),
               traffic.cell(i, sent)});
   }
@@ -332,37 +330,31 @@ class SentTable {
 std::string results_table(const RunResult& run) {
   std::string text =
       variants_table(run) + clock_text(run) + restarts_text(run) + lost_checkpoints_text(run) + errors_text(run);
-  if (const std::string heads = heads_table(run); !heads.empty())
-    text += "\ndata sets that train one backbone: the loss of each one's head\n" + heads;
-  if (const std::string maximised = maximised_text(run); !maximised.empty())
-    text += "\nthe largest values with which every rank stays within its budget\n" + maximised;
-  if (const std::string pipelines = pipelines_table(run); !pipelines.empty())
-    text += "\npipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal\n" +
-            pipelines;
-  if (const std::string outputs = outputs_table(run); !outputs.empty())
-    text += "\nforward passes: the output of each rank, and the share of the time in which it computes\n" + outputs;
+  const auto add_section = [&text](std::string_view heading, const std::string& rows) {
+    if (!rows.empty()) text += fmt::format("\n{}\n{}", heading, rows);
+  };
+  add_section("data sets that train one backbone: the loss of each one's head", heads_table(run));
+  add_section("the largest values with which every rank stays within its budget", maximised_text(run));
+  add_section("pipelines of p ranks, m micro-batches: speedup over naive with the same recomputation, and its ideal",
+              pipelines_table(run));
+  add_section("forward passes: the output of each rank, and the share of the time in which it computes",
+              outputs_table(run));
   const Unit memory_unit = unit_of_memory(run);
-  if (const std::string memory = memory_table(run, memory_unit); !memory.empty())
-    text +=
-        fmt::format("\npeak memory of each rank ({}); other: workspace and communication\n", memory_unit.name) + memory;
-  if (const std::string copies = checkpoint_copies_text(run); !copies.empty())
-    text += "\ncopies of checkpoints in the host's memory, beside the peaks (train.async_save)\n" + copies;
-  if (const std::string offloaded = offloaded_table(run); !offloaded.empty())
-    text += "\noffloaded activations in the host's memory, at the peak of the rank with the most\n" + offloaded;
-  if (const std::string kept = kept_table(run); !kept.empty())
-    text += "\nkept for backward at the same time, by the schedule, and activations at peak memory\n" + kept;
+  add_section(fmt::format("peak memory of each rank ({}); other: workspace and communication", memory_unit.name),
+              memory_table(run, memory_unit));
+  add_section("copies of checkpoints in the host's memory, beside the peaks (train.async_save)",
+              checkpoint_copies_text(run));
+  add_section("offloaded activations in the host's memory, at the peak of the rank with the most",
+              offloaded_table(run));
+  add_section("kept for backward at the same time, by the schedule, and activations at peak memory", kept_table(run));
   const SentTable sent(run);
-  if (const std::string rows = sent.to_text(); !rows.empty())
-    text += fmt::format("\nbytes that rank 0 sends in one step ({}): counted, and by formula in its parts\n",
-                        sent.unit().name) +
-            rows;
-  if (const std::string accuracy = accuracy_table(run); !accuracy.empty()) text += "\naccuracy\n" + accuracy;
-  if (const std::string sets = sets_table(run); !sets.empty())
-    text += "\nverification of the sets; -: fewer impostor pairs than 1 / FAR\n" + sets;
-  if (const std::string identified = identification_table(run); !identified.empty())
-    text += "\nidentification of the sets' probes: a right image among so many nearest\n" + identified;
-  if (const std::string predictions = predictions_text(run); !predictions.empty())
-    text += "\nstep time as the schedule predicts it from measured costs of the stages\n" + predictions;
+  add_section(
+      fmt::format("bytes that rank 0 sends in one step ({}): counted, and by formula in its parts", sent.unit().name),
+      sent.to_text());
+  add_section("accuracy", accuracy_table(run));
+  add_section("verification of the sets; -: fewer impostor pairs than 1 / FAR", sets_table(run));
+  add_section("identification of the sets' probes: a right image among so many nearest", identification_table(run));
+  add_section("step time as the schedule predicts it from measured costs of the stages", predictions_text(run));
   return text;
 }
 
