@@ -203,19 +203,19 @@ bool is_flat(const Object& object) {
   });
 }
 
-/// `indent` is the column of the enclosing line; negative writes everything on one line.
-void write(const Value& value, int indent, std::string& out) {
+/// `indent` is the column of the enclosing line; without it everything is written on one line.
+void write(const Value& value, std::optional<std::size_t> indent, std::string& out) {
+  const std::optional<std::size_t> inner = indent ? std::optional(*indent + 2) : std::nullopt;
   const auto items = [&](char open, char close, const auto& list, bool one_line, const auto& write_item) {
-    const int inner = indent < 0 ? indent : indent + 2;
     out += open;
     bool first = true;
     for (const auto& item : list) {
       if (!first) out += one_line ? ", " : ",";
-      if (!one_line) out += '\n' + std::string(static_cast<std::size_t>(inner), ' ');
-      write_item(item, inner);
+      if (!one_line) out += '\n' + std::string(inner.value(), ' ');
+      write_item(item);
       first = false;
     }
-    if (!one_line && !list.empty()) out += '\n' + std::string(static_cast<std::size_t>(indent), ' ');
+    if (!one_line && !list.empty()) out += '\n' + std::string(indent.value(), ' ');
     out += close;
   };
   if (const auto* const flag = value.get_if<bool>()) {
@@ -227,7 +227,7 @@ void write(const Value& value, int indent, std::string& out) {
   } else if (const auto* const text = value.get_if<std::string>()) {
     out += json_string(*text);
   } else if (const auto* const array = value.get_if<Array>()) {
-    items('[', ']', *array, indent < 0 || is_flat(*array), [&](const Value& item, int inner) {
+    items('[', ']', *array, !indent || is_flat(*array), [&](const Value& item) {
       if (const Object* const object = item.get_if<Object>(); object != nullptr && is_flat(*object))
         if (const std::string line = to_line(item); line.size() <= max_object_line) {
           out += line;
@@ -236,7 +236,7 @@ void write(const Value& value, int indent, std::string& out) {
       write(item, inner, out);
     });
   } else if (const auto* const object = value.get_if<Object>()) {
-    items('{', '}', *object, indent < 0, [&](const Member& item, int inner) {
+    items('{', '}', *object, !indent, [&](const Member& item) {
       out += json_string(item.key) + ": ";
       write(item.value, inner, out);
     });
@@ -267,7 +267,7 @@ std::string to_text(const Value& value) {
 
 std::string to_line(const Value& value) {
   std::string out;
-  write(value, -1, out);
+  write(value, std::nullopt, out);
   return out;
 }
 
