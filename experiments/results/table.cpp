@@ -353,7 +353,8 @@ std::string results_table(const RunResult& run) {
       sent.to_text());
   add_section("accuracy", accuracy_table(run));
   add_section("verification of the sets; -: fewer impostor pairs than 1 / FAR", sets_table(run));
-  add_section("identification of the sets' probes: a right image among so many nearest", identification_table(run));
+  add_section("identification of the sets' probes; rank-k: the right person is among the k nearest images",
+              identification_table(run));
   add_section("step time as the schedule predicts it from measured costs of the stages", predictions_text(run));
   return text;
 }

@@ -64,8 +64,8 @@ void check_layer_decay(const Experiment& e, const ModelSpec& model) {
   const double decay = e.train.optimizer.layer_decay;
   if (decay == 1 || model.blocks() > 0) return;
   refuse("/train/optimizer/layer_decay",
-         "expected 1, got {}: the model has no blocks, by which depth is counted; vision transformers, ResNets, "
-         "ResNeXts, iResNets and MobileFaceNets have",
+         "expected 1, got {}: the model has no blocks, by which depth is counted (vision transformers, ResNets, "
+         "ResNeXts, iResNets and MobileFaceNets have blocks)",
          decay);
 }
 

@@ -90,7 +90,7 @@ class VariantRun {
                            key_of(experiment_, "head", set), people, experiment_.head_of(set).classes);
       if (experiment_.evaluate && experiment_.evaluation.sets.empty() && dataset_->size(Split::test) == 0)
         fail<InputError>(
-            "evaluation: nothing to evaluate: the data have no images for testing, and evaluation.sets is empty; "
+            "evaluation: nothing to evaluate: the data have no test images, and evaluation.sets is empty; "
             "evaluation = null trains without it");
       model_ = std::make_shared<ModelSpec>(model_of(experiment_, dataset_->image()));
       for (HeadResult& head : result_.heads) head.features = embedding_size(*model_);

@@ -50,7 +50,7 @@ void Trainer::check_names() {
   std::set<std::string> names;
   const auto check = [&](const std::string& name) {
     if (!names.insert(name).second)
-      fail<InputError>("model: two parameters or statistics have the name {}: name the layers otherwise", name);
+      fail<InputError>("model: two parameters or statistics have the name {}: give the layers different names", name);
   };
   if (heads_) {
     for (const Parameter* parameter : heads_->parameters()) check(parameter->name);
@@ -168,7 +168,7 @@ void Trainer::share_broken_image() {
 void Trainer::end_at_broken_image() {
   images_.throw_if_broken();
   rank_.world.barrier().wait();  // fails with a rank that has met the image
-  fail<RankFailed>("rank {}: no rank has said which image is broken", rank_.index);
+  fail<RankFailed>("rank {}: no rank has reported which image is broken", rank_.index);
 }
 
 std::optional<double> Trainer::compute_gradients(std::int64_t step) {

@@ -152,7 +152,7 @@ std::string add_grown_heads(Trainer& trainer, const CheckpointFiles& files, std:
     const std::string name = head_name(experiment, set);
     const std::optional<CheckpointFiles::Whole> saved = files.find(name + ".weight");
     if (!saved || saved->shape[0] < config.sub_centres)
-      fail<InputError>("{}: has no weights of classes {}.weight", files.folder().string(), name);
+      fail<InputError>("{}: has no class weights {}.weight", files.folder().string(), name);
     const ClassOrigins origins(ClassNames::read(files.folder(), files.identity(), experiment, set),
                                saved->shape[0] / config.sub_centres, names.of_set(set), config.classes,
                                fmt::format("{}: {}", files.folder().string(), name));

@@ -19,10 +19,10 @@ ClassOrigins::ClassOrigins(const std::vector<std::string>& saved_names, std::int
                            const std::vector<std::string>& names, std::int64_t classes, const std::string& key)
     : classes_(classes), saved_classes_(saved_classes) {
   if (names.empty() != saved_names.empty())
-    fail<InputError>(
-        "{}: the {} the names of its classes, and the {} not: they cannot be compared (a checkpoint that is saved now "
-        "knows the names that its data have)",
-        key, names.empty() ? "checkpoint knows" : "data know", names.empty() ? "data do" : "checkpoint does");
+    fail<InputError>("{}: the classes cannot be matched by name: {}", key,
+                     names.empty() ? "the checkpoint has their names, but the data have none"
+                                   : "the data have their names, but the checkpoint has none (a checkpoint that is "
+                                     "saved now has them)");
   std::unordered_map<std::string_view, std::int64_t> known;
   for (std::size_t i = 0; i < saved_names.size(); ++i) known.emplace(saved_names[i], static_cast<std::int64_t>(i));
   const std::int64_t named = std::ssize(names);

@@ -27,7 +27,7 @@ class ClassOrigins {
   const std::vector<Run>& runs() const { return runs_; }
   std::int64_t classes() const { return classes_; }
   std::int64_t saved_classes() const { return saved_classes_; }
-  /// "grows from 40 to 45 classes: 38 stay, 7 are new, 2 are dropped".
+  /// "from 40 to 45 classes: 38 stay, 7 are new, 2 are dropped".
   std::string description() const;
 
  private:

@@ -156,7 +156,7 @@ TEST_CASE("names that a checkpoint could not distinguish are refused before trai
                                    Tracer tracer(rank.clock, rank.device);
                                    const Trainer trainer(experiment, *dataset, rank, tracer, plan);
                                  }),
-                       "model: two parameters or statistics have the name head.weight: name the layers otherwise",
+                       "model: two parameters or statistics have the name head.weight: give the layers different names",
                        InputError);
 }
 

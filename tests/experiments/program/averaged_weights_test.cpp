@@ -186,7 +186,7 @@ TEST_CASE("decays out of their range are refused with their place") {
         "heddle: --set train.optimizer.layer_decay: expected a number > 0 and <= 1, got 1.5\n");
   CHECK(error("train.optimizer.layer_decay=0.5") ==
         "heddle: --set train.optimizer.layer_decay: expected 1, got 0.5: the model has no blocks, by which depth is "
-        "counted; vision transformers, ResNets, ResNeXts, iResNets and MobileFaceNets have\n");
+        "counted (vision transformers, ResNets, ResNeXts, iResNets and MobileFaceNets have blocks)\n");
 }
 
 }  // namespace heddle::test::averaged_weights_test

@@ -130,7 +130,7 @@ TEST_CASE("a training without test images is evaluated on sets, and people who a
   const Called refused = run(json);
   CHECK(refused.code == 2);
   CHECK(
-      refused.err.ends_with("heddle: evaluation: nothing to evaluate: the data have no images for testing, and "
+      refused.err.ends_with("heddle: evaluation: nothing to evaluate: the data have no test images, and "
                             "evaluation.sets is empty; evaluation = null trains without it\n"));
 }
 

@@ -64,7 +64,7 @@ serial     few  87.50 +- 1.25      1.250                 -                 -    
 
   evaluation.sets = {identified_set("gallery")};
   CHECK(results_table(run).ends_with(R"(
-identification of the sets' probes: a right image among so many nearest
+identification of the sets' probes; rank-k: the right person is among the k nearest images
 variant      set  gallery  rank-1 (%)  rank-5 (%)  rank-10 (%)  rank-20 (%)
 serial   gallery     1000       50.00       62.50        75.00       100.00
 )"));

@@ -118,11 +118,10 @@ TEST_CASE("classes are found by their names, wherever they were, and go on by nu
   CHECK(message_of<InputError>([] {
           ClassOrigins({}, 1, {"bob", "cid"}, 2, "x: head");
         }) ==
-        "x: head: the data know the names of its classes, and the checkpoint does not: they cannot be compared (a "
-        "checkpoint that is saved now knows the names that its data have)");
+        "x: head: the classes cannot be matched by name: the data have their names, but the checkpoint has none (a "
+        "checkpoint that is saved now has them)");
   CHECK(message_of<InputError>([] { ClassOrigins({"ann"}, 1, {}, 2, "x: head"); }) ==
-        "x: head: the checkpoint knows the names of its classes, and the data do not: they cannot be compared (a "
-        "checkpoint that is saved now knows the names that its data have)");
+        "x: head: the classes cannot be matched by name: the checkpoint has their names, but the data have none");
 }
 
 TEST_CASE("only people may change: another margin or model is refused") {

@@ -151,8 +151,8 @@ TEST_CASE("models have depths by their residual blocks, and a model without bloc
   Experiment experiment = mlp_experiment({}, 3);
   experiment.train.optimizer.layer_decay = 0.75;
   CHECK(message_of<InputError>([&] { check(experiment); }) ==
-        "train.optimizer.layer_decay: expected 1, got 0.75: the model has no blocks, by which depth is counted; vision "
-        "transformers, ResNets, ResNeXts, iResNets and MobileFaceNets have");
+        "train.optimizer.layer_decay: expected 1, got 0.75: the model has no blocks, by which depth is counted "
+        "(vision transformers, ResNets, ResNeXts, iResNets and MobileFaceNets have blocks)");
   experiment.model = vit_config();
   CHECK(message_of<InputError>([&] { check(experiment); }) == "no error");
 }
