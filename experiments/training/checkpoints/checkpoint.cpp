@@ -64,30 +64,31 @@ enum class DataIdentity { checksums, places };
 /// The metadata that the files of all ranks have in common. The model's sizes show in its tensors.
 SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const ExperimentIdentity& form,
                                 DataIdentity data) {
-  const Experiment course = without_course(trainer.experiment());
-  const Experiment learning = without_layout(course);
-  const auto compared = [&](const Experiment& experiment) {
-    return form.text(data == DataIdentity::checksums ? without_places(experiment) : experiment);
+  const Experiment& experiment = trainer.experiment();
+  const Experiment with_layout = without_run_settings(experiment);
+  const Experiment learned = without_layout(with_layout);
+  const auto compared = [&](const Experiment& reduced) {
+    return form.text(data == DataIdentity::checksums ? without_places(reduced) : reduced);
   };
   const Mesh& mesh = trainer.rank().mesh;
   SafetensorsMetadata identity{
       {"ranks", std::to_string(mesh.size())},
       {"steps", std::to_string(steps_done)},
-      {"seed", std::to_string(course.seed)},
-      {"batch", std::to_string(course.train.batch)},
+      {"seed", std::to_string(experiment.seed)},
+      {"batch", std::to_string(experiment.train.batch)},
       {"mesh", to_string(mesh)},
-      {"micro_batches", std::to_string(course.train.micro_batches)},
-      {"sample_groups", std::to_string(sample_groups(course, mesh, *trainer.plan().model))},
+      {"micro_batches", std::to_string(experiment.train.micro_batches)},
+      {"sample_groups", std::to_string(sample_groups(experiment, mesh, *trainer.plan().model))},
       {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
       {head_begun, std::to_string(trainer.head_first_step())},
-      {"layout", checksum_of(compared(course))},
-      {"experiment", checksum_of(compared(learning))},
-      {"backbone", checksum_of(form.text(without_head(learning)))},
-      {without_people_key, checksum_of(form.text(without_people(learning)))},
-      {text_key(form), compared(learning)},
-      {fmt::format("{}{}", evaluated_prefix, form.form), form.text(evaluated(trainer.experiment(), learning))}};
-  for (std::size_t set = 0; set < course.heads(); ++set)
-    identity.emplace(shards_key(course, set), std::to_string(trainer.sample_shards(set)));
+      {"layout", checksum_of(compared(with_layout))},
+      {"experiment", checksum_of(compared(learned))},
+      {"backbone", checksum_of(form.text(without_head(learned)))},
+      {without_people_key, checksum_of(form.text(without_people(learned)))},
+      {text_key(form), compared(learned)},
+      {fmt::format("{}{}", evaluated_prefix, form.form), form.text(with_evaluation_of(learned, experiment))}};
+  for (std::size_t set = 0; set < experiment.heads(); ++set)
+    identity.emplace(shards_key(experiment, set), std::to_string(trainer.sample_shards(set)));
   if (const auto checksum = trainer.dataset().training_checksum(); checksum && data == DataIdentity::checksums) {
     identity.emplace(training_images, fmt::format("{} with checksum {:08x}", checksum->images, checksum->names));
     identity.emplace(training_image_sizes, fmt::format("{:08x}", checksum->sizes));

@@ -4,7 +4,7 @@
 
 namespace heddle {
 
-Experiment without_course(Experiment experiment) {
+Experiment without_run_settings(Experiment experiment) {
   const Experiment defaults;
   experiment.name.clear();
   experiment.train.steps = defaults.train.steps;
@@ -98,11 +98,11 @@ Experiment without_places(Experiment experiment) {
   return experiment;
 }
 
-Experiment evaluated(const Experiment& experiment, Experiment learning) {
-  learning.name = experiment.name;
-  learning.evaluate = experiment.evaluate;
-  learning.evaluation = experiment.evaluation;
-  return learning;
+Experiment with_evaluation_of(Experiment reduced, const Experiment& whole) {
+  reduced.name = whole.name;
+  reduced.evaluate = whole.evaluate;
+  reduced.evaluation = whole.evaluation;
+  return reduced;
 }
 
 }  // namespace heddle
