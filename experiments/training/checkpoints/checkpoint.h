@@ -5,46 +5,16 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "experiments/training/checkpoints/checkpoint_identity.h"
 #include "experiments/training/checkpoints/checkpoint_writer.h"
 #include "experiments/training/trainer.h"
-#include "framework/description/plain_text.h"
 #include "framework/files/safetensors.h"
 
 namespace heddle {
-
-/// What a resumed run does with the head that was saved.
-enum class SavedHead {
-  kept,
-  grown,  // classes that the run has, too, keep their state; people may be added and dropped
-  fresh   // the run starts with a newly drawn head; classes and data may differ
-};
-
-/// How checkpoints record their experiment, so that a different one does not resume from them. By default they record
-/// lines of plain text; the program records JSON (`experiments/config/json_identity.h`).
-struct ExperimentIdentity {
-  /// The name of this form: texts of a different form cannot be compared with it.
-  std::string form = "plain";
-  /// Equal texts are equal experiments.
-  std::function<std::string(const Experiment&)> text = plain_text_of;
-  /// The first difference of two texts, as an error shows it. Top-level keys of `except` do not count.
-  std::function<std::optional<Change>(std::string_view before, std::string_view now,
-                                      std::span<const std::string_view> except)>
-      first_change = first_change_of_plain_text;
-  /// The experiment that such a text describes, with the defaults of all keys that the text lacks: a checkpoint of an
-  /// earlier version can be resumed although the experiment has more keys now. Nothing if it cannot be read.
-  std::function<std::optional<Experiment>(std::string_view text)> read = [](std::string_view) {
-    return std::optional<Experiment>();
-  };
-
-  static std::string plain_text_of(const Experiment& experiment);
-};
 
 /// The tensors that this rank's file of a checkpoint has: of those that several ranks hold, one rank saves each.
 std::vector<StateTensor> state_to_save(Trainer& trainer);
