@@ -32,6 +32,47 @@ std::int64_t crossing_bytes_of_rank_0(const Experiment& experiment, const RunPla
   return bytes;
 }
 
+/// The bytes of rank 0's layers, and of the redistributions of the values that they read, by what they carry.
+PerPayload<std::int64_t> model_bytes_of_rank_0(const RunPlan& plan, const PlannerOptions& options) {
+  // The last stage also brings the result into the plan's output.
+  const auto is_mine = [&](std::size_t application) {
+    for (int stage = 0; stage < plan.stages(); ++stage)
+      if (static_cast<std::int64_t>(application) < plan.range(stage).end() || stage + 1 == plan.stages())
+        return plan.has_stage(0, stage);
+    return false;
+  };
+  const PlacementReport planned = placement_report(*plan.model, *plan.placement, options);
+  PlacementTotals mine;
+  for (std::size_t i = 0; i < planned.layers.size(); ++i)
+    if (is_mine(i)) mine.add(planned.layers[i]);
+  for (const RedistributionCost& redistribution : planned.redistributions)
+    if (is_mine(redistribution.reader))
+      for (const RedistributionStepCost& step : redistribution.steps) {
+        if (step.forward) mine.add(*step.forward);
+        if (step.backward) mine.add(*step.backward);
+      }
+  PerPayload<std::int64_t> bytes{};
+  for (std::size_t payload = 0; payload < bytes.size(); ++payload) bytes[payload] = mine.traffic[payload].bytes;
+  return bytes;
+}
+
+/// The bytes of the heads' collectives.
+std::int64_t head_bytes_of_rank_0(const Experiment& experiment, const RunPlan& plan, const PlannerOptions& options) {
+  if (!experiment.head.is_everywhere() && !plan.has_stage(0, plan.stages() - 1)) return 0;
+  std::int64_t bytes = 0;
+  for (const LayerCosts& head : planned_heads(experiment, *plan.model, options, plan.last_rank()))
+    for (const CollectiveCost& collective : head.collectives)
+      if (collective.operation != Operation::gather) bytes += collective.bytes;  // rank 0 receives what is gathered
+  return bytes;
+}
+
+/// The bytes that a rank sends while numbers in f64 are summed over the ranks along these axes.
+std::int64_t sum_bytes(const ModelSpec& model, const PlannerOptions& options, AxisSet axes, std::int64_t numbers) {
+  const LayerCollective sum{LayerCollective::When::step_end, Operation::all_reduce, options.mesh.larger_than_one(axes),
+                            numbers, DType::f64};
+  return PlacementCosts(model, options).cost(Payload::gradients, sum).bytes;
+}
+
 /// Whether an image of a step may be broken.
 bool reads_files(const Experiment& experiment) {
   bool any = false;
@@ -77,44 +118,17 @@ bool has_step_bytes(const Experiment& experiment) {
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {
   const ModelSpec& model = *plan.model;
   const PlannerOptions options = planner_options(experiment, model, plan.placement->mesh);
-  const PlacementReport planned = placement_report(model, *plan.placement, options);
-  // The last stage also brings the result into the plan's output.
-  const auto is_mine = [&](std::size_t application) {
-    for (int stage = 0; stage < plan.stages(); ++stage)
-      if (static_cast<std::int64_t>(application) < plan.range(stage).end() || stage + 1 == plan.stages())
-        return plan.has_stage(0, stage);
-    return false;
-  };
-  PlacementTotals mine;
-  for (std::size_t i = 0; i < planned.layers.size(); ++i)
-    if (is_mine(i)) mine.add(planned.layers[i]);
-  for (const RedistributionCost& redistribution : planned.redistributions)
-    if (is_mine(redistribution.reader))
-      for (const RedistributionStepCost& step : redistribution.steps) {
-        if (step.forward) mine.add(*step.forward);
-        if (step.backward) mine.add(*step.backward);
-      }
-  StepBytes bytes;
-  for (std::size_t payload = 0; payload < bytes.model.size(); ++payload)
-    bytes.model[payload] = mine.traffic[payload].bytes;
-  if (experiment.head.is_everywhere() || plan.has_stage(0, plan.stages() - 1))
-    for (const LayerCosts& head : planned_heads(experiment, model, options, plan.last_rank()))
-      for (const CollectiveCost& collective : head.collectives)
-        if (collective.operation != Operation::gather) bytes.head += collective.bytes;  // to rank 0
-  bytes.stages = crossing_bytes_of_rank_0(experiment, plan, options);
-  const auto sum_bytes = [&](AxisSet axes, std::int64_t numbers) {
-    const LayerCollective sum{LayerCollective::When::step_end, Operation::all_reduce,
-                              options.mesh.larger_than_one(axes), numbers, DType::f64};
-    return PlacementCosts(model, options).cost(Payload::gradients, sum).bytes;
-  };
-  const auto add_sum = [&](std::int64_t numbers) {
-    bytes.model[static_cast<std::size_t>(Payload::gradients)] += sum_bytes(every_axis, numbers);
-  };
+  StepBytes bytes{.model = model_bytes_of_rank_0(plan, options),
+                  .head = head_bytes_of_rank_0(experiment, plan, options),
+                  .stages = crossing_bytes_of_rank_0(experiment, plan, options)};
   if (!experiment.head.is_everywhere() && plan.copies() > 1)
-    bytes.stages += sum_bytes({Axis::pp}, static_cast<std::int64_t>(experiment.heads()));  // losses
-  if (experiment.train.clip.norm > 0) add_sum(squares_of(experiment, model));
-  if (experiment.has_loss_scale()) add_sum(1);  // whether a gradient has overflowed
-  if (reads_files(experiment)) add_sum(1);      // whether an image is broken
+    bytes.stages += sum_bytes(model, options, {Axis::pp}, static_cast<std::int64_t>(experiment.heads()));  // losses
+  const auto add_sum_over_all_ranks = [&](std::int64_t numbers) {
+    bytes.model[static_cast<std::size_t>(Payload::gradients)] += sum_bytes(model, options, every_axis, numbers);
+  };
+  if (experiment.train.clip.norm > 0) add_sum_over_all_ranks(squares_of(experiment, model));
+  if (experiment.has_loss_scale()) add_sum_over_all_ranks(1);  // whether a gradient has overflowed
+  if (reads_files(experiment)) add_sum_over_all_ranks(1);      // whether an image is broken
   return bytes;
 }
 
