@@ -51,31 +51,42 @@ std::vector<Parameter*> TrainedParameters::all() const {
 }
 
 void TrainedParameters::make_optimizer_and_buckets() {
-  std::vector<PartialGradient> partial;
-  std::vector<PartialGradient> late;
-  std::vector<TrainedWeight> trained;
-  const std::size_t of_models = models_.parameters().size();
-  const std::vector<Parameter*> parameters = all();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter* parameter = parameters[i];
-    if (!parameter->trainable) continue;
-    Communicator& ranks = rank_.over(parameter->part.partial);
-    const bool sharded = shards_step(*parameter);
-    PartialGradient gradient{parameter->value, parameter->gradient, &ranks, sharded};
-    if (i >= of_models) gradient.type = experiment_.precision().wide();
-    (i < of_models ? partial : late).push_back(std::move(gradient));
-    trained.push_back({parameter->name, sharded ? flat_shard(parameter->value, ranks) : parameter->value,
-                       parameter->is_norm_or_bias});
-    trained.back().rate_factor = i < of_models
-                                     ? rate_factor(parameter->name) * std::pow(experiment_.train.optimizer.layer_decay,
-                                                                               models_.depths_from_end()[i])
-                                     : rate_factor(head_weight_of(experiment_, parameter->name));
-    if (size_of(parameter->value.dtype()) == 2)
-      trained.back().rounding = {rank_.key, parameter->stream, weight_rows(stepped_part(*parameter))};
+  std::vector<PartialGradient> of_stages;
+  std::vector<PartialGradient> of_heads;
+  std::vector<TrainedWeight> weights;  // in the order of all()
+  const std::vector<Parameter*> stage_parameters = models_.parameters();
+  for (std::size_t i = 0; i < stage_parameters.size(); ++i) {
+    const Parameter& parameter = *stage_parameters[i];
+    if (!parameter.trainable) continue;
+    of_stages.push_back(partial_gradient(parameter));
+    const double decay = std::pow(experiment_.train.optimizer.layer_decay, models_.depths_from_end()[i]);
+    weights.push_back(trained_weight(parameter, rate_factor(parameter.name) * decay));
   }
-  buckets_ = std::make_unique<GradientBuckets>(std::move(partial), experiment_.train.bucket_bytes);
-  head_buckets_ = std::make_unique<GradientBuckets>(std::move(late), experiment_.train.bucket_bytes);
-  optimizer_ = make_optimizer(experiment_.train.optimizer, std::move(trained));
+  if (heads_ != nullptr)
+    for (const Parameter* parameter : heads_->parameters()) {
+      if (!parameter->trainable) continue;
+      of_heads.push_back(partial_gradient(*parameter));
+      of_heads.back().type = experiment_.precision().wide();
+      weights.push_back(trained_weight(*parameter, rate_factor(head_weight_of(experiment_, parameter->name))));
+    }
+  buckets_ = std::make_unique<GradientBuckets>(std::move(of_stages), experiment_.train.bucket_bytes);
+  head_buckets_ = std::make_unique<GradientBuckets>(std::move(of_heads), experiment_.train.bucket_bytes);
+  optimizer_ = make_optimizer(experiment_.train.optimizer, std::move(weights));
+}
+
+PartialGradient TrainedParameters::partial_gradient(const Parameter& parameter) const {
+  return {parameter.value, parameter.gradient, &rank_.over(parameter.part.partial), shards_step(parameter)};
+}
+
+TrainedWeight TrainedParameters::trained_weight(const Parameter& parameter, double learning_rate_factor) const {
+  const Tensor& value = parameter.value;
+  TrainedWeight weight{parameter.name,
+                       shards_step(parameter) ? flat_shard(value, rank_.over(parameter.part.partial)) : value,
+                       parameter.is_norm_or_bias};
+  weight.rate_factor = learning_rate_factor;
+  if (size_of(value.dtype()) == 2)
+    weight.rounding = {rank_.key, parameter.stream, weight_rows(stepped_part(parameter))};
+  return weight;
 }
 
 void TrainedParameters::make_averages() {

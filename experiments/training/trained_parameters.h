@@ -86,6 +86,10 @@ class TrainedParameters {
   };
 
   void make_optimizer_and_buckets();
+  /// A parameter's gradient, as buckets sum it over the ranks.
+  PartialGradient partial_gradient(const Parameter& parameter) const;
+  /// A parameter's part that this rank steps, as the optimizer sees it.
+  TrainedWeight trained_weight(const Parameter& parameter, double learning_rate_factor) const;
   void make_averages();
   std::size_t heads() const { return heads_ == nullptr ? 0 : heads_->size(); }
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
