@@ -271,7 +271,7 @@ class RankRun {
   }
 
   void keep_if_best(std::int64_t steps_done) {
-    const double accuracy = from_leader(leads() ? evaluated_sets_.front().accuracy() : 0);
+    const double accuracy = broadcast_from_rank_0(leads() ? evaluated_sets_.front().accuracy() : 0);
     saver_.save_if_best(*trainer_, steps_done, accuracy, accuracy_on());
   }
 
@@ -279,7 +279,7 @@ class RankRun {
   std::string accuracy_on() const { return "accuracy on " + sets_.front().name; }
 
   /// Rank 0's number, on all ranks.
-  double from_leader(double value) {
+  double broadcast_from_rank_0(double value) {
     Tensor shared = Tensor::empty(rank_.device, {1}, DType::f64);
     shared.load_bytes(std::as_bytes(std::span(&value, 1)));
     shared = rank_.world.broadcast(shared, 0);

@@ -120,7 +120,7 @@ class VariantRun {
       observer_.on_status("measuring the layers");
       layer_seconds_ = profile_applications(experiment_, *dataset_, model_, layer_profiles_);
     });
-    layer_seconds_ = shared(settings_.job, layer_seconds_);
+    layer_seconds_ = broadcast_numbers(settings_.job, layer_seconds_);
   }
 
   void plan() {

@@ -148,7 +148,7 @@ PreparedStudy prepare_study(const RunCommand& command, Job* job, std::optional<R
   Study<Experiment> study;
   int preferred_ranks = 1;
   // All processes use one type, whatever their machines are.
-  const bool is_bf16_fast = shared(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
+  const bool is_bf16_fast = broadcast_numbers(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
   together(job, [&] {
     study = checked(read_study<Experiment>(command.file, command.sets), is_bf16_fast);
     if (command.elastic) preferred_ranks = choose_mesh(study, job->size());

@@ -14,9 +14,9 @@ void together(Job* job, const std::function<void()>& body) {
     body();
 }
 
-std::vector<double> shared(Job* job, const std::vector<double>& numbers) {
+std::vector<double> broadcast_numbers(Job* job, const std::vector<double>& numbers) {
   if (job == nullptr) return numbers;
-  std::vector<double> got;
+  std::vector<double> received;
   WorldOptions options;
   options.mesh = Mesh(job->size());
   options.transport = transport_of_jobs(options.backend).name;
@@ -27,9 +27,9 @@ std::vector<double> shared(Job* job, const std::vector<double>& numbers) {
       values = Tensor::empty(rank.device, {static_cast<std::int64_t>(numbers.size())}, DType::f64);
       values.load_bytes(std::as_bytes(std::span(numbers)));
     }
-    got = rank.world.broadcast(values, 0).wait().to_doubles();
+    received = rank.world.broadcast(values, 0).wait().to_doubles();
   });
-  return got;
+  return received;
 }
 
 void check_same_data(const Dataset& dataset, Job* job) {
@@ -48,7 +48,7 @@ void check_same_data(const Dataset& dataset, Job* job) {
   for (std::int64_t i = 0; dataset.has_weights() && i < dataset.size(Split::train); ++i)
     weights.push_back(dataset.weight(i));
   mine.push_back(crc32c({reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(double)}));
-  const std::vector<double> first = shared(job, mine);
+  const std::vector<double> first = broadcast_numbers(job, mine);
   job->together([&] {
     const auto in_words = [](const std::vector<double>& data) {
       return fmt::format("{} people, {} training images with labels {:08x}{}, {} test images with labels {:08x}",

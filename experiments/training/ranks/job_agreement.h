@@ -10,13 +10,13 @@
 
 namespace heddle {
 
-/// Runs the body on every process; it fails on all of them, by the same error, or on none.
+/// Runs the body on every process. If it throws on one of them, all of them throw the same error.
 void together(Job* job, const std::function<void()>& body);
 
-/// Returns rank 0's numbers on all processes.
-std::vector<double> shared(Job* job, const std::vector<double>& numbers);
+/// Returns rank 0's numbers on all processes; what the others pass is ignored.
+std::vector<double> broadcast_numbers(Job* job, const std::vector<double>& numbers);
 
-/// InputError unless this process has as many images of as many people as rank 0, with the same labels.
+/// InputError unless all processes have as many images of as many people as rank 0, with the same labels and weights.
 void check_same_data(const Dataset& dataset, Job* job);
 
 }  // namespace heddle
