@@ -19,8 +19,8 @@ namespace {
 using Kind = Node::Kind;
 using Row = std::array<std::string, 4>;  // name, value, default, meaning
 
-constexpr std::size_t kWidth = 100;
-constexpr std::array<std::size_t, 3> kWidest = {24, 28, 16};  // the widths of all columns but the last
+constexpr std::size_t line_width = 100;
+constexpr std::array<std::size_t, 3> max_widths = {24, 28, 16};  // of all columns but the last, which takes the rest
 
 std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   return lines_of(wrap(text, width, 0));
@@ -82,9 +82,10 @@ void add_table(const std::vector<Row>& rows, std::string& out) {
   for (std::size_t c = 0; c < widths.size(); ++c) {
     widths[c] = header[c].size();
     for (const Row& row : rows) widths[c] = std::max(widths[c], row[c].size());
-    widths[c] = std::min(widths[c], kWidest[c]);
+    widths[c] = std::min(widths[c], max_widths[c]);
   }
-  const std::size_t last = kWidth - 2 - widths[0] - widths[1] - widths[2] - 6;
+  constexpr std::size_t indent_and_gaps = 2 + 3 * 2;
+  const std::size_t last = line_width - indent_and_gaps - widths[0] - widths[1] - widths[2];
   const auto add_row = [&](const Row& row) {
     const std::array cells = {wrapped(row[0], widths[0]), wrapped(row[1], widths[1]), wrapped(row[2], widths[2]),
                               wrapped(row[3], last)};
@@ -103,7 +104,7 @@ void add_table(const std::vector<Row>& rows, std::string& out) {
 }
 
 void add_heading(const std::string& heading, std::string& out) {
-  for (const std::string& line : wrapped(heading, kWidth)) out += line + '\n';
+  for (const std::string& line : wrapped(heading, line_width)) out += line + '\n';
 }
 
 void add_alternative(const Node& node, const Node::Alternative& kind, std::string& out) {
