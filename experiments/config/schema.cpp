@@ -12,6 +12,7 @@
 
 #include "experiments/config/json_text.h"
 #include "experiments/config/outline.h"
+#include "experiments/config/wording.h"
 
 namespace heddle {
 namespace {
@@ -37,10 +38,8 @@ void add_range(Object& schema, const Range& range) {
 }
 
 void add_length(Object& schema, const Range& length) {
-  const double least = length.excludes_minimum ? length.minimum + 1 : length.minimum;
-  const double most = length.excludes_maximum ? length.maximum - 1 : length.maximum;
-  if (least > 0) schema.push_back({"minItems", number(least)});
-  if (std::isfinite(most)) schema.push_back({"maxItems", number(most)});
+  if (const double min = min_length(length); min > 0) schema.push_back({"minItems", number(min)});
+  if (const double max = max_length(length); std::isfinite(max)) schema.push_back({"maxItems", number(max)});
 }
 
 class SchemaWriter {

@@ -85,21 +85,28 @@ bool contains(const Range& range, long double value) {
          (range.excludes_maximum ? value < range.maximum : value <= range.maximum);
 }
 
+double min_length(const Range& length) {
+  return std::max(0.0, length.excludes_minimum ? length.minimum + 1 : length.minimum);
+}
+
+double max_length(const Range& length) {
+  return length.excludes_maximum ? length.maximum - 1 : length.maximum;
+}
+
 std::string list_words(std::string_view noun, const Range& each, const Range& length) {
-  const double least = std::max(0.0, length.excludes_minimum ? length.minimum + 1 : length.minimum);
-  const double most = length.excludes_maximum ? length.maximum - 1 : length.maximum;
+  const double min = min_length(length);
+  const double max = max_length(length);
+  const bool is_bounded = std::isfinite(max);
   std::string count;
-  double last = 2;
-  if (least == most) {
-    count = fmt::format("{} ", last = least);
-  } else if (std::isfinite(most) && least > 0) {
-    count = fmt::format("{} to {} ", least, last = most);
-  } else if (std::isfinite(most)) {
-    count = fmt::format("at most {} ", last = most);
-  } else if (least > 0) {
-    count = fmt::format("at least {} ", last = least);
+  if (min == max) {
+    count = fmt::format("{} ", min);
+  } else if (is_bounded) {
+    count = min > 0 ? fmt::format("{} to {} ", min, max) : fmt::format("at most {} ", max);
+  } else if (min > 0) {
+    count = fmt::format("at least {} ", min);
   }
-  return fmt::format("a list of {}{}{}{}", count, noun, last == 1 ? "" : "s", range_words(each));
+  const bool is_singular = (is_bounded ? max : min) == 1;
+  return fmt::format("a list of {}{}{}{}", count, noun, is_singular ? "" : "s", range_words(each));
 }
 
 std::string one_of_words(std::span<const std::string> names) {

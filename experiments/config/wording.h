@@ -18,6 +18,9 @@ inline constexpr std::size_t max_problems = 20;
 std::string range_words(const Range& range);
 /// A long double holds every double and every 64-bit integer.
 bool contains(const Range& range, long double value);
+/// The smallest and the largest length of a list; infinity if it has no bound.
+double min_length(const Range& length);
+double max_length(const Range& length);
 /// `a list of 3 integers >= 1`; `noun` is the singular.
 std::string list_words(std::string_view noun, const Range& each, const Range& length);
 /// `"a", "b" or "c"`.
