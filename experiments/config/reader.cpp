@@ -19,24 +19,6 @@ bool has_zero_character(const std::string& text) {
   return text.find('\0') != std::string::npos;
 }
 
-struct Context {
-  const Source& source;
-  Problems& problems;
-
-  void report(const Value& culprit, std::string_view pointer, std::string_view message) const {
-    problems.add(culprit.order, fmt::format("{}: {}", source.where(culprit.origin, pointer), message));
-  }
-  void expected(const Value& culprit, std::string_view pointer, std::string_view what) const {
-    const Real* const real = culprit.get_if<Real>();
-    const bool is_large =
-        real != nullptr && std::abs(real->value) >= max_exact_integer && what.starts_with("an integer");
-    const std::string* const text = culprit.get_if<std::string>();
-    const bool has_zero = text != nullptr && has_zero_character(*text) && what == "a string";
-    const char* const why = is_large ? " (not exact in 64 bits)" : has_zero ? " (which has a zero character)" : "";
-    report(culprit, pointer, fmt::format("expected {}, got {}{}", what, value_words(culprit), why));
-  }
-};
-
 /// What may be the former name of a choice: text, or a flag in words.
 std::string former_name(const Value& value) {
   if (const auto* const text = value.get_if<std::string>()) return *text;
@@ -60,8 +42,8 @@ std::optional<double> as_number(const Value& value) {
 
 class Reader final : public Describer {
  public:
-  Reader(const Context& context, const Value& object, std::string pointer)
-      : context_(context), object_(object), pointer_(std::move(pointer)) {}
+  Reader(const ProblemReporter& reporter, const Value& object, std::string pointer)
+      : reporter_(reporter), object_(object), pointer_(std::move(pointer)) {}
 
   void field(Key key, bool& value, std::string_view /*help*/) override {
     read_leaf(key, "true or false", [&](const Value& given) {
@@ -87,7 +69,7 @@ class Reader final : public Describer {
                   [&](const Value& given, std::int64_t& item) { return take_integer(given, each, item); });
     const std::span<const std::int64_t> first = key.first.values;
     if (array == nullptr || first.empty() || std::find(first.begin(), first.end(), value[0]) != first.end()) return;
-    context_.expected(array->front(), child_pointer(child_pointer(pointer_, key.name), 0), key.first.words);
+    reporter_.expected(array->front(), child_pointer(child_pointer(pointer_, key.name), 0), key.first.words);
   }
   void field(Key key, std::vector<double>& value, Range each, Range length, std::string_view /*help*/) override {
     read_list(key, "number", "a number", each, length, value,
@@ -122,7 +104,7 @@ class Reader final : public Describer {
       value = 0;
       for (std::size_t i = 0; i < array->size(); ++i) add_name((*array)[i], child_pointer(pointer, i), known, value);
     } else {
-      context_.expected(*given, pointer, expected);
+      reporter_.expected(*given, pointer, expected);
     }
   }
   void object(Key key, const Body& body, std::string_view /*help*/) override {
@@ -156,7 +138,7 @@ class Reader final : public Describer {
     } else if (contains(length, static_cast<double>(array->size()))) {
       read_elements(*array, pointer, value);
     } else {
-      context_.expected(*given, pointer, expected);
+      reporter_.expected(*given, pointer, expected);
     }
   }
   void alternatives(int& type, std::span<const Alternative> kinds, std::string_view /*help*/) override {
@@ -192,12 +174,12 @@ class Reader final : public Describer {
     std::vector<std::string> offered = known_;
     offered.insert(offered.end(), also_known.begin(), also_known.end());
     for (const Member* const member : unknown_members()) {
-      if (context_.problems.is_full()) {
-        context_.problems.skip_one();  // a suggestion for each of a million unknown keys would take minutes
+      if (reporter_.problems.is_full()) {
+        reporter_.problems.skip_one();  // a suggestion for each of a million unknown keys would take minutes
         continue;
       }
       if (std::find(also_known.begin(), also_known.end(), member->key) != also_known.end()) continue;
-      context_.report(member->value, child_pointer(pointer_, member->key), unknown_key(*member, offered));
+      reporter_.report(member->value, child_pointer(pointer_, member->key), unknown_key(*member, offered));
     }
   }
 
@@ -210,8 +192,8 @@ class Reader final : public Describer {
     const Value* const given = find(members(), key.name);
     if (given != nullptr && !given->is<Removed>()) return given;
     if (key.is_required) {
-      context_.report(given != nullptr ? *given : object_, child_pointer(pointer_, key.name),
-                      fmt::format("expected {}, got nothing", expected));
+      reporter_.report(given != nullptr ? *given : object_, child_pointer(pointer_, key.name),
+                       fmt::format("expected {}, got nothing", expected));
     }
     return nullptr;
   }
@@ -224,7 +206,7 @@ class Reader final : public Describer {
   void read_leaf(const Key& key, const std::string& expected, const Take& take_value) {
     const Value* const given = take(key, expected);
     if (given != nullptr && !take_value(*given)) {
-      context_.expected(*given, child_pointer(pointer_, key.name), expected);
+      reporter_.expected(*given, child_pointer(pointer_, key.name), expected);
     }
   }
   /// The list at the key; null, and noted if something else is there, unless it has an accepted length.
@@ -233,7 +215,7 @@ class Reader final : public Describer {
     if (given == nullptr) return nullptr;
     const Array* const array = given->get_if<Array>();
     if (array != nullptr && contains(length, static_cast<double>(array->size()))) return array;
-    context_.expected(*given, child_pointer(pointer_, key.name), expected);
+    reporter_.expected(*given, child_pointer(pointer_, key.name), expected);
     return nullptr;
   }
   /// The list at the key, if it has elements and each of them was taken; else null.
@@ -249,7 +231,7 @@ class Reader final : public Describer {
     for (std::size_t i = 0; i < array->size(); ++i) {
       if (take_value((*array)[i], value[i])) continue;
       is_taken = false;
-      context_.expected((*array)[i], child_pointer(pointer, i), std::string(one) + range_words(each));
+      reporter_.expected((*array)[i], child_pointer(pointer, i), std::string(one) + range_words(each));
     }
     return is_taken ? array : nullptr;
   }
@@ -278,9 +260,9 @@ class Reader final : public Describer {
       index = static_cast<int>(place - names.begin());
       return true;
     }
-    context_.report(given, pointer,
-                    fmt::format("expected {}, got {}{}", one_of_words(names), value_words(given),
-                                text == nullptr ? "" : suggestion(*text, names)));
+    reporter_.report(given, pointer,
+                     fmt::format("expected {}, got {}{}", one_of_words(names), value_words(given),
+                                 text == nullptr ? "" : suggestion(*text, names)));
     return false;
   }
   /// Sets the bit of a name that was not named before.
@@ -290,17 +272,17 @@ class Reader final : public Describer {
     if (!read_name(given, pointer, names, index)) return;
     const unsigned bit = 1U << static_cast<unsigned>(index);
     if ((value & bit) != 0)
-      context_.report(given, pointer, fmt::format("expected each name once, got {} again", value_words(given)));
+      reporter_.report(given, pointer, fmt::format("expected each name once, got {} again", value_words(given)));
     value |= bit;
   }
   void read_object(const Value* given, std::string pointer, const Body& body, std::string_view expected = "an object") {
     if (given != nullptr && !given->is<Object>()) {
-      context_.expected(*given, pointer, expected);
+      reporter_.expected(*given, pointer, expected);
       return;
     }
     // An absent object is visited as an empty one: keys in it may be required.
     const Value empty{Object{}, object_.origin, object_.order};
-    Reader inner(context_, given != nullptr ? *given : empty, std::move(pointer));
+    Reader inner(reporter_, given != nullptr ? *given : empty, std::move(pointer));
     body(inner);
     inner.finish({});
   }
@@ -321,11 +303,10 @@ class Reader final : public Describer {
   std::string unknown_key(const Member& member, std::span<const std::string> offered) const {
     if (const auto other = other_types_.find(&member); other != other_types_.end()) return other->second;
     if (offered.empty()) return "unknown key; expected an empty object";
-    const std::string near = suggestion(member.key, offered);
-    return "unknown key" + (near.empty() ? "; expected " + one_of_words(offered) : near);
+    return unknown_key_words(member.key, offered);
   }
 
-  const Context& context_;
+  const ProblemReporter& reporter_;
   const Value& object_;
   std::string pointer_;
   std::vector<std::string> known_;
@@ -335,10 +316,23 @@ class Reader final : public Describer {
 
 }  // namespace
 
+void ProblemReporter::report(const Value& culprit, std::string_view pointer, std::string_view message) const {
+  problems.add(culprit.order, fmt::format("{}: {}", source.where(culprit.origin, pointer), message));
+}
+
+void ProblemReporter::expected(const Value& culprit, std::string_view pointer, std::string_view what) const {
+  const Real* const real = culprit.get_if<Real>();
+  const bool is_large = real != nullptr && std::abs(real->value) >= max_exact_integer && what.starts_with("an integer");
+  const std::string* const text = culprit.get_if<std::string>();
+  const bool has_zero = text != nullptr && has_zero_character(*text) && what == "a string";
+  const char* const why = is_large ? " (not exact in 64 bits)" : has_zero ? " (which has a zero character)" : "";
+  report(culprit, pointer, fmt::format("expected {}, got {}{}", what, value_words(culprit), why));
+}
+
 void read_value(const Value& root, const Source& source, Problems& problems, const Describer::Body& body,
                 std::span<const std::string> also_known) {
-  const Context context{source, problems};
-  Reader reader(context, root, "");
+  const ProblemReporter reporter{source, problems};
+  Reader reader(reporter, root, "");
   body(reader);
   reader.finish(also_known);
 }

@@ -15,6 +15,17 @@ struct Document::Contents {
   std::vector<ParsedJson::Duplicate> duplicates;
 };
 
+/// Reports problems with the place of the value that causes them.
+struct ProblemReporter {
+  const Source& source;
+  Problems& problems;
+
+  /// `pointer` is the place of the culprit in the merged experiment.
+  void report(const Value& culprit, std::string_view pointer, std::string_view message) const;
+  /// `expected WHAT, got ...`.
+  void expected(const Value& culprit, std::string_view pointer, std::string_view what) const;
+};
+
 /// Reads the object `root`. `also_known` are keys that others read; they are offered as suggestions.
 void read_value(const Value& root, const Source& source, Problems& problems, const Describer::Body& body,
                 std::span<const std::string> also_known = {});

@@ -36,12 +36,12 @@ constexpr std::string_view folder_name_text = "a name that a folder can have";
 /// Reads the keys around the root: "$schema", "variants" and the name.
 class Front {
  public:
-  Front(Value root, Source& source, Problems& problems)
-      : base_(std::move(root)), source_(source), problems_(problems) {}
+  Front(Value root, Source& source, const ProblemReporter& reporter)
+      : base_(std::move(root)), source_(source), reporter_(reporter) {}
 
   void take_schema() {
     const std::optional<Value> schema = take("$schema");
-    if (schema && !schema->is<std::string>()) expected(*schema, "/$schema", "a string");
+    if (schema && !schema->is<std::string>()) reporter_.expected(*schema, "/$schema", "a string");
   }
 
   std::vector<PatchedVariant> take_variants() {
@@ -50,7 +50,7 @@ class Front {
     if (!list) return variants;
     Array* const array = list->get_if<Array>();
     if (array == nullptr) {
-      expected(*list, "/variants", "a list of objects");
+      reporter_.expected(*list, "/variants", "a list of objects");
       return variants;
     }
     for (std::size_t i = 0; i < array->size(); ++i) {
@@ -60,13 +60,6 @@ class Front {
   }
 
   const Value& base() const { return base_; }
-
-  void report(const Value& value, std::string_view pointer, std::string_view message) {
-    problems_.add(value.order, fmt::format("{}: {}", source_.where(value.origin, pointer), message));
-  }
-  void expected(const Value& value, std::string_view pointer, std::string_view what) {
-    report(value, pointer, fmt::format("expected {}, got {}", what, value_words(value)));
-  }
 
  private:
   std::optional<Value> take(std::string_view key) {
@@ -82,7 +75,7 @@ class Front {
   void take_variant(Value& given, const std::string& pointer, std::vector<PatchedVariant>& variants) {
     Object* const members = given.get_if<Object>();
     if (members == nullptr) {
-      expected(given, pointer, "an object");
+      reporter_.expected(given, pointer, "an object");
       return;
     }
     PatchedVariant variant;
@@ -93,9 +86,10 @@ class Front {
         has_name = true;
         const std::string* const name = member.value.get_if<std::string>();
         if (name == nullptr || !is_folder_name(*name)) {
-          expected(member.value, inner, folder_name_text);
+          reporter_.expected(member.value, inner, folder_name_text);
         } else if (std::any_of(variants.begin(), variants.end(), [&](const auto& v) { return v.name == *name; })) {
-          report(member.value, inner, fmt::format("expected a name of its own, got {} again", in_quotes(*name)));
+          reporter_.report(member.value, inner,
+                           fmt::format("expected a name of its own, got {} again", in_quotes(*name)));
         } else {
           variant.name = *name;
         }
@@ -105,15 +99,15 @@ class Front {
           set_origin(variant.patch, source_.add_patch(inner));
           refuse_front_keys(variant.patch);
         } else {
-          expected(member.value, inner, "an object");
+          reporter_.expected(member.value, inner, "an object");
         }
       } else {
         const std::vector<std::string> known = {"name", "patch"};
-        const std::string near = suggestion(member.key, known);
-        report(member.value, inner, "unknown key" + (near.empty() ? "; expected " + one_of_words(known) : near));
+        reporter_.report(member.value, inner, unknown_key_words(member.key, known));
       }
     }
-    if (!has_name) report(given, pointer + "/name", fmt::format("expected {}, got nothing", folder_name_text));
+    if (!has_name)
+      reporter_.report(given, pointer + "/name", fmt::format("expected {}, got nothing", folder_name_text));
     variants.push_back(std::move(variant));
   }
 
@@ -122,8 +116,8 @@ class Front {
     std::erase_if(members, [&](const Member& member) {
       const bool is_front = member.key == "name" || member.key == "variants" || member.key == "$schema";
       if (is_front) {
-        report(member.value, child_pointer("", member.key),
-               fmt::format("a patch cannot change {}", in_quotes(member.key)));
+        reporter_.report(member.value, child_pointer("", member.key),
+                         fmt::format("a patch cannot change {}", in_quotes(member.key)));
       }
       return is_front;
     });
@@ -131,7 +125,7 @@ class Front {
 
   Value base_;
   Source& source_;
-  Problems& problems_;
+  const ProblemReporter& reporter_;
 };
 
 std::vector<Setting> parse_settings(std::span<const std::string> sets, Source& source, Problems& problems) {
@@ -212,7 +206,8 @@ ExperimentFile read_experiment_text(std::string_view text, const std::string& fi
   Problems problems;
   report_duplicates(parsed.duplicates, *source, 0, problems);
 
-  Front front(std::move(parsed.root), *source, problems);
+  const ProblemReporter reporter{*source, problems};
+  Front front(std::move(parsed.root), *source, reporter);
   front.take_schema();
   std::vector<PatchedVariant> variants = front.take_variants();
   if (variants.size() * parsed.values > max_variant_values) {
@@ -235,7 +230,7 @@ ExperimentFile read_experiment_text(std::string_view text, const std::string& fi
     result.name = std::filesystem::path(file).stem().string();
     if (name != nullptr && name->is<std::string>()) {
       result.name = *name->get_if<std::string>();
-      if (!is_folder_name(result.name)) front.expected(*name, "/name", folder_name_text);
+      if (!is_folder_name(result.name)) reporter.expected(*name, "/name", folder_name_text);
     }
     if (variant.name.empty()) variant.name = result.name;
     result.variants.push_back({variant.name, Document(std::make_shared<const Document::Contents>(

@@ -137,4 +137,9 @@ std::string suggestion(std::string_view name, std::span<const std::string> names
   return best ? fmt::format("; did you mean {}?", in_quotes(*best)) : "";
 }
 
+std::string unknown_key_words(std::string_view key, std::span<const std::string> known) {
+  const std::string near = suggestion(key, known);
+  return "unknown key" + (near.empty() ? "; expected " + one_of_words(known) : near);
+}
+
 }  // namespace heddle

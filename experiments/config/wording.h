@@ -30,5 +30,7 @@ std::string value_words(const Value& value);
 
 /// `; did you mean "batch"?`, or nothing.
 std::string suggestion(std::string_view name, std::span<const std::string> names);
+/// `unknown key; did you mean "batch"?`, or `unknown key; expected "a" or "b"`.
+std::string unknown_key_words(std::string_view key, std::span<const std::string> known);
 
 }  // namespace heddle
