@@ -160,6 +160,33 @@ std::string event_of(const MetricsLine& line) {
   return scalars_event(line.time, line.record.step, scalars);
 }
 
+/// What a variant that resumes at a step finds in metrics.jsonl.
+struct EarlierLines {
+  std::vector<bool> is_kept;  // for each line: all but those of the variant's later steps
+  bool drops = false;         // whether some line is not kept
+  std::vector<Restart> restarts;
+};
+
+/// `drops_partial`: whether a last line without an end counts as one that is not kept.
+EarlierLines earlier_lines(const fs::path& metrics, std::string_view variant, std::int64_t first_step,
+                           bool drops_partial) {
+  EarlierLines found;
+  for (LineReader lines(metrics, max_line); lines.next();) {
+    found.is_kept.push_back(false);
+    if (!lines.is_whole()) {
+      found.drops = found.drops || drops_partial;
+      continue;
+    }
+    const auto line = parse_line(lines.line());
+    // Each list of restarts has all of those before, whose steps may be trained again.
+    if (line && line->variant == variant && line->record.restarts.size() > found.restarts.size())
+      found.restarts = line->record.restarts;
+    found.is_kept.back() = line && (line->variant != variant || line->record.step < first_step);
+    found.drops = found.drops || !found.is_kept.back();
+  }
+  return found;
+}
+
 /// Adds the steps of a variant that are in metrics.jsonl to its history and to its TensorBoard file.
 void add_earlier_steps(const fs::path& metrics, std::string_view variant, StepHistory& steps, AppendedFile& events) {
   constexpr std::size_t max_pending = 1 << 16;
@@ -231,37 +258,27 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   const fs::path metrics = path_ / "metrics.jsonl";
   const bool has_earlier = resume_ && fs::exists(metrics);
   EarlierRun earlier;
-  if (has_earlier) {
-    std::vector<bool> is_kept;  // for each line
-    bool drops = false;
-    for (LineReader lines(metrics, max_line); lines.next();) {
-      is_kept.push_back(false);
-      if (!lines.is_whole()) {
-        drops = drops || !metrics_;  // the end of a killed run; in this one, the rest of the line is still in memory
-        continue;
-      }
-      const auto line = parse_line(lines.line());
-      // Each list of restarts has all of those before, whose steps may be trained again.
-      if (line && line->variant == name && line->record.restarts.size() > earlier.restarts.size())
-        earlier.restarts = line->record.restarts;
-      is_kept.back() = line && (line->variant != name || line->record.step < first_step);
-      drops = drops || !is_kept.back();
-    }
-    if (drops && metrics_ && !metrics_->is_flushed()) {
-      metrics_->flush();  // if there is room by now, the file has more lines
-      return begin_variant(name, first_step, batch);
-    }
-    if (drops) {
-      metrics_.reset();
-      keep_lines(metrics, is_kept);
-    }
-  }
+  if (has_earlier) earlier.restarts = drop_later_steps(metrics, first_step);
   if (!metrics_) metrics_.emplace(metrics);
   std::erase_if(events_, [](const AppendedFile& file) { return file.is_flushed(); });
   const fs::path events = path_ / "tensorboard" / folder_name(name) / event_file_name;
   events_.emplace_back(events, event_file_header(unix_seconds()));
   if (has_earlier) add_earlier_steps(metrics, name, earlier.steps, events_.back());
   return earlier;
+}
+
+std::vector<Restart> ResultsFolder::drop_later_steps(const fs::path& metrics, std::int64_t first_step) {
+  // The end of a line may be missing because its run was killed, or because this run still holds it in memory.
+  EarlierLines lines = earlier_lines(metrics, variant_, first_step, !metrics_);
+  if (lines.drops && metrics_ && !metrics_->is_flushed()) {
+    metrics_->flush();  // if there is room by now, the file has more lines
+    lines = earlier_lines(metrics, variant_, first_step, false);
+  }
+  if (lines.drops) {
+    metrics_.reset();
+    keep_lines(metrics, lines.is_kept);
+  }
+  return lines.restarts;
 }
 
 void ResultsFolder::flush() {
