@@ -29,14 +29,14 @@ Tensor ImageReader::to_device(std::span<const float> pixels, std::int64_t images
   return cast(Variable(x), experiment_.precision().activations).value();
 }
 
-std::size_t ImageReader::number_of(int micro_batch) const {
+std::size_t ImageReader::part_of(int micro_batch) const {
   for (std::size_t i = 0; i < parts_.size(); ++i)
     if (parts_[i].micro_batch == micro_batch) return i;
   fail("rank {} reads no images of micro-batch {}", rank_.index, micro_batch);
 }
 
 Tensor ImageReader::read(std::int64_t step, int micro_batch) {
-  const std::size_t part = number_of(micro_batch);
+  const std::size_t part = part_of(micro_batch);
   const IndexRange& positions = parts_[part].positions;
   const ImageShape& image = dataset_.image();
   Tensor images = Tensor::empty(rank_.device, {positions.size, image.height, image.width, image.channels}, DType::f32);
@@ -84,7 +84,7 @@ void ImageReader::read_now(std::int64_t step, const IndexRange& positions, Tenso
 }
 
 void ImageReader::take_from_loader(std::int64_t step, std::size_t part, Tensor& images) {
-  if (step != next_step_ || part != next_part_) start_loader(step, part);
+  if (loader_ == nullptr || step != next_step_ || part != next_part_) start_loader(step, part);
   const std::int64_t count = parts_[part].positions.size;
   for (std::int64_t begin = 0; begin < count;) {
     const double before = rank_.clock.now();

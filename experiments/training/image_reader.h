@@ -35,10 +35,11 @@ class ImageReader {
   /// loader, which reads ahead only where parts are asked for in their order. If an image is broken, this and all
   /// later calls return gray images: the ranks end the step before they end the run.
   Tensor read(std::int64_t step, int micro_batch);
-  bool has_met_broken() const { return error_ != nullptr; }
-  /// The same for an image that was read elsewhere: `error` is its InputError.
-  void meet_broken(std::exception_ptr error) { error_ = std::move(error); }
-  /// Throws the InputError of the broken image that was met, if there is one.
+  /// Whether this rank has read a broken image.
+  bool has_broken_image() const { return error_ != nullptr; }
+  /// Records an image that was read elsewhere and is broken: `error` is its InputError.
+  void record_broken(std::exception_ptr error) { error_ = std::move(error); }
+  /// Throws the InputError of the broken image, if there is one.
   void throw_if_broken() const;
   /// Host pixels [n, height, width, channels] as a tensor that the model takes; on plan without data.
   Tensor to_device(std::span<const float> pixels, std::int64_t images) const;
@@ -47,7 +48,8 @@ class ImageReader {
   double waited_seconds() const { return waited_; }
 
  private:
-  std::size_t number_of(int micro_batch) const;
+  /// The index in `parts_` of this rank's part of a micro-batch.
+  std::size_t part_of(int micro_batch) const;
   /// Whether threads read images before the step needs them.
   bool reads_ahead() const;
   void read_now(std::int64_t step, const IndexRange& positions, Tensor& images);
@@ -64,11 +66,11 @@ class ImageReader {
   std::vector<LoadedPart> parts_;
   std::vector<float> pixels_;  // host staging of a piece of a micro-batch, without a loader
   double waited_ = 0;
-  std::exception_ptr error_;  // of the first broken image
+  std::exception_ptr error_;             // of the first broken image
+  std::unique_ptr<ImageLoader> loader_;  // null until a part is read ahead
   // What the loader gives next.
-  std::int64_t next_step_ = -1;
+  std::int64_t next_step_ = 0;
   std::size_t next_part_ = 0;
-  std::unique_ptr<ImageLoader> loader_;
 };
 
 }  // namespace heddle

@@ -155,7 +155,7 @@ std::vector<double> Trainer::shared_losses(std::int64_t step, std::vector<double
 }
 
 void Trainer::share_broken_image() {
-  has_broken_image_ = images_.has_met_broken();
+  has_broken_image_ = images_.has_broken_image();
   if (rank_.size == 1) return;
   const MemoryScope scope(rank_.device, Category::workspace);
   Tensor broken = Tensor::empty(rank_.device, {1}, DType::f64);
@@ -167,7 +167,7 @@ void Trainer::share_broken_image() {
 
 void Trainer::end_at_broken_image() {
   images_.throw_if_broken();
-  rank_.world.barrier().wait();  // fails with a rank that has met the image
+  rank_.world.barrier().wait();  // fails with the rank that has read the image
   fail<RankFailed>("rank {}: no rank has reported which image is broken", rank_.index);
 }
 

@@ -30,7 +30,7 @@ class Trainer {
   bool has_broken_image() const { return has_broken_image_; }
   /// Updates has_broken_image() from all ranks, after they have read images. All ranks call it; compute_gradients does.
   void share_broken_image();
-  /// Throws the InputError of the broken image on the ranks that have met it, for whose failure the others wait.
+  /// Throws the InputError of the broken image on the ranks that have read it, for whose failure the others wait.
   [[noreturn]] void end_at_broken_image();
   /// Forgets the step whose gradients were computed: parameters and statistics stay those of the step before.
   void drop_step() { parameters_->drop(); }

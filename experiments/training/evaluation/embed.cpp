@@ -58,7 +58,7 @@ class Batches {
         images_.read(begin + i, std::span(pixels).subspan(static_cast<std::size_t>(i) * size, size));
       });
     } catch (const InputError&) {
-      trainer_.images().meet_broken(std::current_exception());
+      trainer_.images().record_broken(std::current_exception());
     }
   }
 
