@@ -16,7 +16,7 @@ namespace heddle::test {
 /// The axes of a head whose classes are on the last stage's ranks.
 inline constexpr AxisSet last_stage{Axis::dp, Axis::tp};
 
-/// `chunks`: stages of each rank; 0: as many as the schedule has by default.
+/// A pipeline with this schedule. `chunks`: stages of each rank; 0: as many as the schedule has by default.
 inline PipelineConfig pipeline_by(const char* schedule, std::int64_t chunks = 0) {
   PipelineConfig pipeline;
   pipeline.schedule = schedule;
@@ -84,8 +84,10 @@ inline Outcome train(const Experiment& experiment, const ModelPointer& model, co
 /// of the dtype.
 void check_against_reference(const Experiment& experiment, const ModelPointer& model, const Layout& layout,
                              bool synchronized = false);
-/// The same beside another layout.
+/// Compares two layouts in the same way.
 void check_close(const Experiment& experiment, const ModelPointer& model, const Layout& layout, const Layout& other);
+/// Checks that losses, gradients and weights after two steps have the same bits with both layouts.
+void check_same_bits(const Experiment& experiment, const ModelPointer& model, const Layout& a, const Layout& b);
 
 /// The peak bytes of each rank in each category and in the host's memory, and the bytes that it sent, in one step; on
 /// plan, what the tested backend would hold and send.
@@ -103,9 +105,6 @@ struct Difference {
   double error = 0;
   std::string tensor{};
 };
-/// Checks that losses, gradients and weights after two steps have the same bits with both.
-void check_same_bits(const Experiment& experiment, const ModelPointer& model, const Layout& a, const Layout& b);
-
 /// The largest of |a - b| / (|b| + sqrt(size / size of all) * |all|) over the tensors; infinite if their names differ.
 Difference max_difference(const Tensors& a, const Tensors& b);
 

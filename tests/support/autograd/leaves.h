@@ -24,7 +24,7 @@ struct Leaf {
   Leaf(Device& device, Kind kind, const Shape& shape, std::uint64_t seed, DType dtype = DType::f64)
       : Leaf(kind, tensor(device, shape, normal_values(shape.numel(), seed), dtype)) {}
 
-  /// Empty if no gradient has arrived.
+  /// The gradient that was accumulated; empty if none was.
   std::vector<double> gradient() const {
     return accumulator->gradient().defined() ? accumulator->gradient().to_doubles() : std::vector<double>();
   }

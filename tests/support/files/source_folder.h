@@ -5,8 +5,7 @@
 
 namespace heddle::test {
 
-/// The folder of the sources that this was built from, or what HEDDLE_SOURCE_DIR says on a machine that it was carried
-/// to.
+/// The folder of the sources from which this was built, or HEDDLE_SOURCE_DIR on a machine to which it was copied.
 std::filesystem::path source_folder();
 
 }  // namespace heddle::test

@@ -75,7 +75,7 @@ struct Way {
 constexpr std::array<Way, 5> every_way{
     {{Logits::gathered}, {Logits::transposed}, {Logits::sharded}, {Logits::fused}, {Logits::fused, true}}};
 
-/// Whether a head may hold its logits in this way: a stash needs one row of weights per class.
+/// Whether a head can compute its logits in this way: a stash needs one row of weights per class.
 bool fits(const HeadConfig& config, const Way& way);
 /// Checks that a head trains alike, in f64 and in f32, on one rank and, in every way that fits, on each of these
 /// numbers of ranks.

@@ -9,7 +9,7 @@
 
 namespace heddle::test {
 
-/// It is gone after the test.
+/// The folder is removed at the end of the test.
 class WrittenImages {
  public:
   WrittenImages() : path_((scratch_ / "images").string()) { std::filesystem::create_directory(path_); }

@@ -25,7 +25,7 @@ inline Tensor large(Rank& rank, std::int64_t count = 30000, double value = 1) {
   return Tensor::full(rank.device, {count}, DType::f32, value);
 }
 
-/// The NCCL calls of the body.
+/// The numbers of NCCL calls that the body makes on `count` ranks.
 inline NcclOnHost::Counts counts_of(int count, const std::function<void(Rank&)>& body) {
   NcclOnHost nccl;
   run_in_processes(on_nccl(count, nccl), body);

@@ -18,7 +18,7 @@ struct Called {
   std::string err;
 };
 
-/// `output`: what stdout is.
+/// Calls the program with these arguments; `output` is the terminal, if any, at its stdout.
 inline Called call(const std::vector<std::string>& arguments, const Terminal& output = {}) {
   std::vector<const char*> argv{"heddle"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -29,19 +29,19 @@ inline Called call(const std::vector<std::string>& arguments, const Terminal& ou
   return {code, out.str(), err.str()};
 }
 
-/// The same of a line of arguments, without quotes.
+/// Calls the program with the words of a line, which has no quotes.
 inline Called call_words(const std::string& line, const Terminal& output = {}) {
   std::istringstream words(line);
   return call(std::vector<std::string>{std::istream_iterator<std::string>(words), {}}, output);
 }
-/// What a line that succeeds prints.
+/// What a call prints that succeeds without a message.
 inline std::string printed_by(const std::string& line, const Terminal& output = {}) {
   const Called called = call_words(line, output);
   CHECK(called.err.empty());
   REQUIRE(called.code == 0);
   return called.out;
 }
-/// The error of a line that is wrong input.
+/// The error of a call that is refused as wrong input.
 inline std::string refused_by(const std::string& line) {
   const Called called = call_words(line);
   CHECK(called.code == 2);

@@ -17,14 +17,14 @@ std::string experiment_file(const std::string& name);
 /// Grey noise in the form of the ORL faces: what a run holds does not depend on what the images show.
 void write_faces(const std::filesystem::path& folder);
 
-/// The file and the options with which a run and a plan of it take seconds. Each of a pipeline's micro-batches has so
-/// many samples.
+/// The file and the options with which a run and a plan of the experiment take seconds. `samples`: of each micro-batch
+/// of a pipeline.
 std::vector<std::string> cut_short(const std::string& file, const nlohmann::json& experiment,
                                    const std::filesystem::path& faces, std::int64_t samples = 2);
 
-/// One of its variants, with its patch.
+/// The experiment with the patch of one of its variants.
 nlohmann::json patched(nlohmann::json experiment, std::size_t variant);
-/// Whether this variant's stages are cut by times that are measured: plan has those of its profile.
+/// Whether this variant's stages are cut by measured times, for which plan takes those of its profile.
 bool is_cut_by_time(const nlohmann::json& variant);
 
 }  // namespace heddle::test
