@@ -172,7 +172,7 @@ struct Experiment {
   DataConfig data;
   ModelConfig model;
   HeadConfig head;
-  // Several data sets, each with its own head, train one backbone: these follow the first.
+  // If several data sets, each with its own head, train one backbone: all but the first of them.
   std::vector<DataConfig> further_data{};
   std::vector<HeadConfig> further_heads{};
   TrainConfig train;
@@ -204,10 +204,10 @@ void describe(Describer& d, Experiment& experiment);
 /// Opens the data sets of an experiment, as one if there are several (experiments/data/several_sets.h).
 std::shared_ptr<const Dataset> open_datasets(const Experiment& experiment);
 
-/// The key of a data set in messages: `data`, or of several `data.1`. The same of heads.
+/// The key of a data set, or of its head, in messages: `data`, or `data.1` if there are several.
 std::string key_of(const Experiment& experiment, std::string_view key, std::size_t set);
 
-/// The name of a head, with which the names of its parameters begin: `head`, or of several `head.NAME`.
+/// The name of a head, with which the names of its parameters begin: `head`, or `head.NAME` if there are several.
 std::string head_name(const Experiment& experiment, std::size_t set);
 
 /// The paths of files and folders that the experiment reads: of the data, of the evaluation sets and of the weights.
@@ -216,9 +216,9 @@ std::vector<std::string*> paths_of(Experiment& experiment);
 /// Puts `data_folder` before these paths if they are relative, and empties it.
 void resolve_paths(Experiment& experiment);
 
-/// `copies`: of each pipeline stage.
+/// The mesh of a configuration, with this number of copies of each pipeline stage.
 Mesh mesh_of(const MeshConfig& config, int copies = 1);
-/// With the copies of stages that the schedule has.
+/// The mesh of an experiment, with as many copies of each stage as its schedule has.
 Mesh mesh_of(const Experiment& experiment);
 
 }  // namespace heddle

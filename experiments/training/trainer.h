@@ -57,13 +57,13 @@ class Trainer {
   ImageReader& images() { return images_; }
 
   // Checkpoints.
-  /// All state of this rank's stages, and of its classes, that is needed to resume, with the state of the optimizer
-  /// unless the run is train.forward_only.
+  /// All state of this rank's stages, and of its classes, that is needed to resume. It includes the state of the
+  /// optimizer unless the run is train.forward_only.
   std::vector<StateTensor> backbone_state();
   std::vector<StateTensor> head_state();
-  /// The same for one head, by the number of its data set.
+  /// The state of one head, by the number of its data set.
   std::vector<StateTensor> head_state(std::size_t head);
-  /// Both.
+  /// The state of the backbone, then that of the heads.
   std::vector<StateTensor> state();
   /// RankFailed, with the step and the first tensor's name, if an element of the floating-point state that this rank
   /// holds after this step is not finite. Reads all of it once; nothing on plan.

@@ -26,7 +26,8 @@ std::vector<double> linear_ticks(double least, double greatest, int most) {
   return ticks;
 }
 
-/// Between two powers of ten, which may be broken numbers.
+/// Powers of ten, with 2 and 5 times each where there is room, from 10^least to 10^greatest. The exponents may be
+/// fractions.
 std::vector<double> logarithmic_ticks(double least, double greatest, int most) {
   std::vector<double> ticks;
   if (3 * (greatest - least) <= most) {

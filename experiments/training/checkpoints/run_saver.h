@@ -40,9 +40,9 @@ class RunSaver {
   /// Waits for the checkpoint that is being written.
   void finish();
 
-  /// The seconds in which the training has waited for checkpoints; those since the last step, and nothing if there was
-  /// none.
+  /// The seconds in which the training has waited for checkpoints so far.
   double waited_seconds() const { return waited_; }
+  /// Those of them since the last call; nothing if the training has not waited since.
   std::optional<double> take_wait();
 
   /// The steps after which the newest checkpoint was saved, or is being written; 0: none.

@@ -24,20 +24,22 @@ PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& mo
 ModelPlacement placement_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh,
                             const PlannerEffort& effort = {});
 
-/// What `loads_of` gives for the placed model.
+/// Gives what `loads_of` gives for the placed model, such as from a cache.
 using LayerLoads = std::function<StageLoads(BalanceBy)>;
 
 /// The load of each layer on the schedule's stages, weighed by itself. The last one includes the head if that lies on
 /// its ranks alone.
 StageLoads stage_loads(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                        const Schedule& schedule, BalanceBy by);
+/// The same for a model whose layers have these loads.
 StageLoads stage_loads(StageLoads of_layers, const ModelSpec& model, const Experiment& experiment, const Mesh& mesh,
                        const Schedule& schedule, BalanceBy by);
 
-/// Where the model is cut into the schedule's stages, as its configuration says. `seconds` are measured for each
-/// application in a step; if there are none, the profile's are taken.
+/// Where the model is cut into the schedule's stages, as its configuration says. `seconds` were measured for each
+/// application in a step; if it is empty, the profile's are taken. InputError if it cannot be cut in this way.
 StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const ModelPlacement& placement,
                 const Schedule& schedule, std::span<const double> seconds = {});
+/// The same for a model whose layers have the loads that `loads` gives.
 StageCut cut_of(const ModelSpec& model, const Experiment& experiment, const Mesh& mesh, const Schedule& schedule,
                 const LayerLoads& loads, std::span<const double> seconds = {});
 

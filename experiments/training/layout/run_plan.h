@@ -25,11 +25,12 @@ struct RunPlan {
   StageCut cut;
   /// Stages keep only the inputs of segments of their layers.
   bool has_sqrt_segments = false;
-  /// The programs of a training step; with train.forward_only, of a forward pass of as many micro-batches, which is the
-  /// same program where the schedule comes from a file without backward; with an evaluation, of a forward pass of
-  /// `embedding_batches`.
+  /// The program of a training step.
   std::shared_ptr<const PipelineProgram> training;
+  /// With train.forward_only, the program of a forward pass of as many micro-batches; else null. It is the same as
+  /// `training` where the schedule comes from a file without backward.
   std::shared_ptr<const PipelineProgram> forward;
+  /// With an evaluation, the program of a forward pass of `embedding_batches` micro-batches; else null.
   std::shared_ptr<const PipelineProgram> embedding;
   int embedding_batches = 1;
 
