@@ -56,6 +56,64 @@ void note_discarded(const Object& before, const Object& after, const std::string
       discarded.push_back({member.value.origin, child_pointer(pointer, member.key)});
 }
 
+/// The existing value that a setting changes, to which the first `depth` names of its path lead.
+struct Target {
+  Value* value;
+  const Node* shape;  // null where nothing is described
+  std::string pointer{};
+  std::size_t depth = 0;
+};
+
+/// Goes down the path of a setting as far as objects and lists exist. The rest of the path, and its last name if that
+/// is a key, is left to the patch. InputError for an index past a list's end.
+Target existing_target(const Setting& setting, Value& root, const Node* shape) {
+  Target target{&root, shape};
+  bool is_element = false;  // of a list that may be an object
+  for (; target.depth < setting.path.size(); ++target.depth) {
+    const std::string& token = setting.path[target.depth];
+    const bool may_be_list = target.shape != nullptr && target.shape->may_be_list;
+    if (may_be_list && !is_element && target.value->is<Object>() && token == "0") {
+      is_element = true;  // the object is a list of one
+      continue;
+    }
+    if (Array* const array = target.value->get_if<Array>()) {
+      const std::optional<std::size_t> index = index_of(token);
+      if (!index || *index >= array->size()) {
+        fail<InputError>("--set {}: expected an index below {}, got {}", shortened(setting.dotted()), array->size(),
+                         in_quotes(token));
+      }
+      target.value = &(*array)[*index];
+      target.pointer = child_pointer(target.pointer, *index);
+      is_element = true;
+      if (!may_be_list) {
+        const bool is_list = target.shape != nullptr && target.shape->kind == Node::Kind::list;
+        target.shape = is_list ? &target.shape->element() : nullptr;
+      }
+      continue;
+    }
+    Object* const object = target.value->get_if<Object>();
+    Value* const inner = object == nullptr ? nullptr : find(*object, token);
+    const bool is_last = target.depth + 1 == setting.path.size();
+    if (inner == nullptr || !(inner->is<Array>() || inner->is<Object>()) || is_last) break;
+    target.shape = shape_of(*object, target.shape, token);
+    is_element = false;
+    target.value = inner;
+    target.pointer = child_pointer(target.pointer, token);
+  }
+  return target;
+}
+
+/// The setting's value within an object for each name of the path from `depth` on.
+Value patch_below(const Setting& setting, std::size_t depth) {
+  Value patch = setting.value;
+  for (std::size_t i = setting.path.size(); i > depth; --i) {
+    Value outer{Object{}, patch.origin, patch.order};
+    outer.get_if<Object>()->push_back({setting.path[i - 1], std::move(patch)});
+    patch = std::move(outer);
+  }
+  return patch;
+}
+
 }  // namespace
 
 void merge(Value& target, const Value& patch, const Node* shape, std::vector<Discarded>& discarded,
@@ -155,45 +213,8 @@ void sort_settings(std::vector<Setting>& settings) {
 }
 
 void apply(const Setting& setting, Value& root, const Node* shape, std::vector<Discarded>& discarded) {
-  Value* target = &root;
-  std::string pointer;
-  std::size_t depth = 0;
-  bool is_element = false;  // of a list that may be an object
-  // Down what exists; the rest of the path becomes a patch.
-  for (; depth < setting.path.size(); ++depth) {
-    const std::string& token = setting.path[depth];
-    const bool may_be_list = shape != nullptr && shape->may_be_list;
-    if (may_be_list && !is_element && target->is<Object>() && token == "0") {
-      is_element = true;  // the object is a list of one
-      continue;
-    }
-    if (Array* const array = target->get_if<Array>()) {
-      const std::optional<std::size_t> index = index_of(token);
-      if (!index || *index >= array->size()) {
-        fail<InputError>("--set {}: expected an index below {}, got {}", shortened(setting.dotted()), array->size(),
-                         in_quotes(token));
-      }
-      target = &(*array)[*index];
-      pointer = child_pointer(pointer, *index);
-      is_element = true;
-      if (!may_be_list) shape = shape != nullptr && shape->kind == Node::Kind::list ? &shape->element() : nullptr;
-      continue;
-    }
-    Object* const object = target->get_if<Object>();
-    Value* const inner = object == nullptr ? nullptr : find(*object, token);
-    if (inner == nullptr || !(inner->is<Array>() || inner->is<Object>()) || depth + 1 == setting.path.size()) break;
-    shape = shape_of(*object, shape, token);
-    is_element = false;
-    target = inner;
-    pointer = child_pointer(pointer, token);
-  }
-  Value patch = setting.value;
-  for (std::size_t i = setting.path.size(); i > depth; --i) {
-    Value outer{Object{}, patch.origin, patch.order};
-    outer.get_if<Object>()->push_back({setting.path[i - 1], std::move(patch)});
-    patch = std::move(outer);
-  }
-  merge(*target, patch, shape, discarded, pointer);
+  const Target target = existing_target(setting, root, shape);
+  merge(*target.value, patch_below(setting, target.depth), target.shape, discarded, target.pointer);
 }
 
 void set_origin(Value& value, std::uint32_t origin) {
