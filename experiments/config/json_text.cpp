@@ -54,17 +54,26 @@ std::string_view word_at(std::string_view text, std::size_t offset) {
   return text.substr(start, std::max<std::size_t>(end - start, 1));
 }
 
-/// The JSON library's message in our form: what was expected, and what came.
+/// The JSON library's message in our form: what was expected, and what was read. The library's is one of
+///
+///   ...syntax error while parsing value - unexpected end of input; expected ']'
+///   ...syntax error while parsing value - invalid number; expected digit after '.'; last read: '1.'
+///
+/// The parser's expectation stands at the end; what the lexer expected, before the text that it read last, is a part of
+/// its reason.
 std::string syntax_message(const std::string& what, std::string_view text, std::size_t offset) {
+  constexpr std::string_view expectation = "; expected ";
+  constexpr std::string_view last_read = "; last read: '";
   if (const auto number = between_marks(what, "number overflow parsing '", "'")) {
     return fmt::format("expected a number below 1.8e308, got {}", shortened(*number));
   }
   std::string expected = "a value";
-  std::size_t end = what.rfind("; expected ");
-  const std::size_t record = what.find("; last read: '");
-  // "invalid number; expected digit after '.'; last read: '1.'" is the lexer's reason, not the parser's expectation.
-  if (end != std::string::npos && (record == std::string::npos || (end > record && what[end - 1] == '\''))) {
-    expected = token_name(what.substr(end + 11));
+  std::size_t end = what.rfind(expectation);
+  const std::size_t record = what.find(last_read);
+  const bool is_of_parser =
+      end != std::string::npos && (record == std::string::npos || (end > record && what[end - 1] == '\''));
+  if (is_of_parser) {
+    expected = token_name(what.substr(end + expectation.size()));
   } else {
     end = what.size();
   }
@@ -72,11 +81,11 @@ std::string syntax_message(const std::string& what, std::string_view text, std::
   if (const auto got = between_marks(rest, " - unexpected ", "")) {
     return fmt::format("expected {}, got {}", expected, token_name(*got));
   }
-  const std::string reason = between_marks(rest, " - ", "; last read: '").value_or("not JSON");
+  const std::string reason = between_marks(rest, " - ", last_read).value_or("not JSON");
   // The library's record of a string begins at its quote; that of a word may begin too early.
   const bool is_string = reason.starts_with("invalid string");
   const std::string last =
-      is_string ? between_marks(rest, "; last read: '", "'").value_or("") : std::string(word_at(text, offset));
+      is_string ? between_marks(rest, last_read, "'").value_or("") : std::string(word_at(text, offset));
   return fmt::format("expected {}, got {} ({})", expected, shortened(last), printable(reason));
 }
 
