@@ -27,8 +27,8 @@ Failure failure_of_numbers(std::span<const double> numbers) {
   return failure;
 }
 
-/// The failure of one rank, on all ranks. The others give nothing or their own.
-Failure of_rank(Rank& rank, const std::optional<Failure>& own, int root) {
+/// Returns the failure of rank `root` on all ranks. The others pass nothing or their own.
+Failure broadcast_failure(Rank& rank, const std::optional<Failure>& own, int root) {
   Tensor values;
   if (rank.index == root) {
     const std::vector<double> numbers = numbers_of(own.value());
@@ -78,7 +78,6 @@ void CheckpointWriter::write_copy(SafetensorsWriter& writer) const {
   }
 }
 
-/// This rank's part of a phase.
 void CheckpointWriter::run(std::function<void()> work) {
   if (in_background_) {
     try {
@@ -101,19 +100,22 @@ std::optional<CheckpointWriter::Written> CheckpointWriter::finish() {
 }
 
 std::optional<CheckpointWriter::Written> CheckpointWriter::advance(bool waits) {
-  const int busy = rank_.size + 1;
+  // The ranks agree on the largest of their states: a rank that is still writing, then the lowest rank that has failed.
+  constexpr int done = 0;
+  const int writing = rank_.size + 1;
+  const auto failed = [this](int rank) { return rank_.size - rank; };
   if (waits) work_.wait();
-  int state = work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? 0 : busy;
+  int state = work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? done : writing;
   std::optional<Failure> own;
   try {
-    if (state != busy) work_.get();
+    if (state == done) work_.get();
   } catch (...) {
     own = failure_of(std::current_exception());
-    state = rank_.size - rank_.index;  // the lowest rank has the largest
+    state = failed(rank_.index);
   }
   const int largest = rank_.world.largest(state);
-  if (largest == busy) return {};
-  if (largest == 0 && phase_ == Phase::files) {
+  if (largest == writing) return {};
+  if (largest == done && phase_ == Phase::files) {
     phase_ = Phase::name;
     run([this] {
       if (rank_.index != 0) return;
@@ -123,7 +125,7 @@ std::optional<CheckpointWriter::Written> CheckpointWriter::advance(bool waits) {
     return {};
   }
   Written written{.folder = folder_, .steps_done = steps_done_, .failure = {}};
-  if (largest > 0) written.failure = of_rank(rank_, own, rank_.size - largest);
+  if (largest != done) written.failure = broadcast_failure(rank_, own, rank_.size - largest);
   partial_.reset();
   phase_.reset();
   return written;

@@ -61,8 +61,12 @@ class CheckpointWriter {
  private:
   enum class Phase { files, name };  // the ranks write their files; rank 0 gives the folder its name
 
+  /// Begins the next phase, or ends the checkpoint, once all ranks have done their work of this one; `waits` for this
+  /// rank's. Returns nothing while the checkpoint is being written.
   std::optional<Written> advance(bool waits);
+  /// Begins this rank's work of a phase, in a thread of its own if the checkpoint is written in the background.
   void run(std::function<void()> work);
+  /// Writes the copy of the state piece by piece, until it is given up.
   void write_copy(SafetensorsWriter& writer) const;
 
   Rank& rank_;
