@@ -1,4 +1,5 @@
 // The time of the sums of a rank's gradients, which GradientBuckets starts while the last backward is still computing.
+// All times are seconds since the begin of the step.
 #pragma once
 
 #include <array>
@@ -27,9 +28,12 @@ class BucketSums {
   /// Starts the buckets that are not full.
   void finish();
 
-  double end() const { return end_; }          // of the last sum; 0 if there are none
-  double seconds() const { return seconds_; }  // of all messages
-  double copying() const { return copying_; }  // by which the backward ends later
+  /// The end of the last sum; 0 if there are none.
+  double end() const { return end_; }
+  /// The seconds that the messages of all sums take together.
+  double seconds() const { return seconds_; }
+  /// The seconds of the copies into buckets, by which the backward ends later.
+  double copying() const { return copying_; }
 
  private:
   struct Bucket {

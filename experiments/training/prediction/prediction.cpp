@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "experiments/training/layout/model_layout.h"
@@ -40,27 +41,29 @@ class Prediction {
           loss_messages_ += collective.seconds;  // between copies of the classes, also of a head in parts
       }
     if (experiment.pipeline.head_work != HeadWork::at_once)
-      parts_ = planned_loss_messages(experiment, embedding_size(*plan.model), options_, plan.last_rank());
+      loss_parts_ = planned_loss_messages(experiment, embedding_size(*plan.model), options_, plan.last_rank());
   }
 
   /// All pipelines wait for the slowest one.
   PredictedStep step() {
-    PredictedStep slowest;
+    std::optional<PredictedStep> slowest;
     for (const std::vector<double>& speeds : speeds_of_pipelines()) {
       speeds_ = speeds;
       PredictedStep step = step_of_pipeline();
-      if (slowest.peak_memory.empty() || step.seconds > slowest.seconds) slowest = std::move(step);
+      if (!slowest || step.seconds > slowest->seconds) slowest = std::move(step);
     }
-    return slowest;
+    return std::move(slowest.value());
   }
 
  private:
   PredictedStep step_of_pipeline() const {
-    Simulation simulation = simulate(
-        schedule_,
-        {.stages = stage_costs(), .transfer = transfers(), .loss_messages = parts_, .speed = speeds_, .overlap = 0});
+    Simulation simulation = simulate(schedule_, {.stages = stage_costs(),
+                                                 .transfer = transfers(),
+                                                 .loss_messages = loss_parts_,
+                                                 .speed = speeds_,
+                                                 .overlap = 0});
     double check_begin = 0;
-    double late = 0;
+    double max_late_update = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
       const std::vector<TimedAction>& timed = simulation.timeline.ranks[static_cast<std::size_t>(rank)];
       if (timed.empty()) continue;
@@ -69,19 +72,19 @@ class Prediction {
       const BucketSums sums = sums_of(rank, timed.back());
       check_begin = std::max(check_begin, std::max(timed.back().end + sums.copying(), sums.end()) +
                                               (is_replicated ? head_weight_seconds(rank) : 0));
-      // Ranks whose turn comes later have updated their weights by then.
       // The new weights are gathered in as much time as the gradients are summed.
       const double gathers = shards_optimizer() ? sums.seconds() + sums.copying() : 0;
       const double updates = update_seconds(rank) + gathers + (is_replicated ? 0 : head_weight_seconds(rank));
-      late = std::max(late, updates - timed.front().begin);
+      // A rank whose first action comes later in the next step has updated its weights by then, at least in part.
+      max_late_update = std::max(max_late_update, updates - timed.front().begin);
     }
-    return {.seconds = check_begin + check_seconds() + norm_seconds() + late,
+    return {.seconds = check_begin + check_seconds() + norm_seconds() + max_late_update,
             .peak_memory = std::move(simulation.peak_memory)};
   }
 
   static double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
   double micro_batches() const { return static_cast<double>(experiment_.train.micro_batches); }
-  /// Whether all heads are. Where only some are, their part is counted with the others'.
+  /// Whether all heads are replicated. Where only some are, their part is counted with the others'.
   bool heads_are_replicated() const {
     bool are_replicated = true;
     for (std::size_t i = 0; i < experiment_.heads(); ++i)
@@ -284,8 +287,8 @@ class Prediction {
   std::vector<double> speeds_;  // of the ranks of the pipeline
   // The seconds of the head's messages in a step: of those that come with the loss, and of those with the weights.
   double loss_messages_ = 0;
-  LossMessages parts_;  // of a head that works in parts
   double weight_messages_ = 0;
+  LossMessages loss_parts_;  // the messages of a loss in parts
 };
 
 }  // namespace

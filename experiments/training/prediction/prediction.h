@@ -12,7 +12,8 @@ namespace heddle {
 
 struct PredictedStep {
   double seconds = 0;
-  /// The peak of what each rank of the slowest pipeline keeps for the backward, by the profile's costs of its stages.
+  /// The peak of what each rank of the slowest pipeline keeps for the backward, in the unit of the profile's
+  /// StageCosts::activations.
   std::vector<double> peak_memory{};
 };
 /// `layers`: of each application of the plan's model.
