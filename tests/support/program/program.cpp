@@ -29,8 +29,8 @@ std::string program() {
   return value != nullptr ? value : HEDDLE_PROGRAM;
 }
 
-Ended run_program(std::vector<std::string> arguments, const std::filesystem::path& out,
-                  const std::filesystem::path& folder) {
+ProgramResult run_program(std::vector<std::string> arguments, const std::filesystem::path& out,
+                          const std::filesystem::path& folder) {
   arguments.insert(arguments.begin(), program());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -50,14 +50,14 @@ Ended run_program(std::vector<std::string> arguments, const std::filesystem::pat
   posix_spawn_file_actions_destroy(&actions);
   int status = 0;
   rusage usage{};
-  if (spawned != 0 || wait4(child, &status, 0, &usage) != child) return {.code = -1, .summary = {}, .said = {}};
+  if (spawned != 0 || wait4(child, &status, 0, &usage) != child) return {.code = -1, .summary = {}, .err = {}};
   std::ifstream text(out);
-  std::ifstream said(err);
+  std::ifstream messages(err);
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
           .resident_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024,
           .inherited_bytes = inherited,
           .summary = nlohmann::json::parse(text, nullptr, false),
-          .said = std::string(std::istreambuf_iterator<char>(said), {})};
+          .err = std::string(std::istreambuf_iterator<char>(messages), {})};
 }
 
 }  // namespace heddle::test

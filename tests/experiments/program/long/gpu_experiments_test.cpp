@@ -21,8 +21,8 @@ using Json = nlohmann::json;
 using namespace test;
 
 /// A command on a device, called so.
-Ended call_on(const char* device, const std::string& command, std::vector<std::string> options, const Scratch& scratch,
-              const std::string& name) {
+ProgramResult call_on(const char* device, const std::string& command, std::vector<std::string> options,
+                      const Scratch& scratch, const std::string& name) {
   const std::string result = fmt::format("{}.{}.{}", name, command, device);
   options.insert(options.begin(), command);
   if (command == "run") options.insert(options.end(), {"--out", (scratch / result.c_str()).string()});
@@ -32,11 +32,11 @@ Ended call_on(const char* device, const std::string& command, std::vector<std::s
 }
 
 bool finds_gpu(const Scratch& scratch) {
-  const Ended asked =
+  const ProgramResult asked =
       call_on("cuda", "run", {experiment_file("quickstart"), "--json", "--set", "train.steps=1"}, scratch, "asked");
   if (asked.code == 0) return true;
-  REQUIRE_MESSAGE(asked.code == 2, asked.said);
-  MESSAGE(asked.said);
+  REQUIRE_MESSAGE(asked.code == 2, asked.err);
+  MESSAGE(asked.err);
   return false;
 }
 
@@ -74,10 +74,10 @@ TEST_CASE("shipped experiments have the same losses on a GPU as on the CPU, and 
     const std::string rate = "train.optimizer.lr=1e-6";
     if (std::find(options.begin(), options.end(), rate) == options.end())
       options.insert(options.end(), {"--set", rate});
-    const Ended on_cpu = call_on("cpu", "run", options, scratch, name);
-    const Ended on_gpu = call_on("cuda", "run", options, scratch, name);
-    const Ended planned = call_on("cuda", "plan", options, scratch, name);
-    CAPTURE(on_gpu.said);
+    const ProgramResult on_cpu = call_on("cpu", "run", options, scratch, name);
+    const ProgramResult on_gpu = call_on("cuda", "run", options, scratch, name);
+    const ProgramResult planned = call_on("cuda", "plan", options, scratch, name);
+    CAPTURE(on_gpu.err);
     REQUIRE(on_cpu.code == 0);
     REQUIRE(on_gpu.code == 0);
     REQUIRE(planned.code == 0);

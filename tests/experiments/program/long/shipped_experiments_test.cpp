@@ -44,13 +44,13 @@ std::int64_t ranks_of_largest(const Json& summary) {
 struct Study {
   Json experiment;  // as it ran, with all settings
   Json summary;
-  std::optional<Ended> planned;  // if it was a run on the CPU
+  std::optional<ProgramResult> planned;  // if it was a run on the CPU
 };
 
 /// A shipped experiment whose claims were checked.
 struct Shipped {
   std::string file;
-  Ended ended;
+  ProgramResult ended;
   std::vector<Study> studies;
 };
 
@@ -162,7 +162,7 @@ TEST_CASE(
   Scratch scratch;
   for (const Shipped& one : run_shipped(scratch)) {
     CAPTURE(one.file);
-    CAPTURE(one.ended.said);
+    CAPTURE(one.ended.err);
     REQUIRE(one.ended.code == 0);
     REQUIRE(!one.studies.empty());
     std::int64_t most = 0;
@@ -188,9 +188,9 @@ TEST_CASE("the first loss of a head is what random weights must give") {
   const std::string file = experiment_file("ten_million");
   const Json experiment = json_of(file);
   constexpr double classes = 200'000;
-  const Ended ran = run_program({"run", file, "--json", "--set", "head.classes=200000", "--set", "train.steps=1",
-                                 "--out", (scratch / "out").string()},
-                                scratch / "run.json");
+  const ProgramResult ran = run_program({"run", file, "--json", "--set", "head.classes=200000", "--set",
+                                         "train.steps=1", "--out", (scratch / "out").string()},
+                                        scratch / "run.json");
   REQUIRE(ran.code == 0);
   // A cosine of random directions in d dimensions is nearly normal with variance 1/d: ln of the mean of exp(s cos) is
   // s^2 / 2d; the target's angle is nearly a right one.
@@ -206,7 +206,8 @@ TEST_CASE("layers placed in other ways train as their serial reference at every 
   for (const char* name : {"chains", "three_convolutions"}) {
     CAPTURE(name);
     const std::string file = experiment_file(name);
-    const Ended ran = run_program({"run", file, "--json", "--out", (scratch / name).string()}, scratch / "run.json");
+    const ProgramResult ran =
+        run_program({"run", file, "--json", "--out", (scratch / name).string()}, scratch / "run.json");
     REQUIRE(ran.code == 0);
     const Json& variants = ran.summary["variants"];
     REQUIRE(variants.size() == 4);
@@ -219,7 +220,7 @@ TEST_CASE("layers placed in other ways train as their serial reference at every 
 
 TEST_CASE("features are cheaper to move than weights until the batch is as large as the layer is wide") {
   Scratch scratch;
-  const Ended planned = run_program({"plan", experiment_file("volumes"), "--json"}, scratch / "plan.json");
+  const ProgramResult planned = run_program({"plan", experiment_file("volumes"), "--json"}, scratch / "plan.json");
   REQUIRE(planned.code == 0);
   std::map<std::string, double> sent;
   for (const Json& variant : planned.summary["variants"])
@@ -235,7 +236,7 @@ TEST_CASE("features are cheaper to move than weights until the batch is as large
 
 TEST_CASE("the quickstart's variants agree to 2e-5 at every step, and only with gathered logits rank 0 holds more") {
   Scratch scratch;
-  const Ended ran = run_program(
+  const ProgramResult ran = run_program(
       {"run", experiment_file("quickstart"), "--json", "--set", "train.steps=10", "--out", (scratch / "out").string()},
       scratch / "run.json");
   REQUIRE(ran.code == 0);
