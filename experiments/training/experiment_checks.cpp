@@ -32,11 +32,11 @@ bool is_plain_name(std::string_view name) {
   });
 }
 
-/// What `make` gives; its errors concern this key.
-template <class Make>
-auto located(const std::string& pointer, const Make& make) {
+/// Returns what `action` returns. Its InputErrors become errors of this key.
+template <class Action>
+auto located(const std::string& pointer, const Action& action) {
   try {
-    return make();
+    return action();
   } catch (const InputError& error) {
     throw KeyError(pointer, error.what());
   }
@@ -187,10 +187,7 @@ void check_data(const Experiment& e) {
     refuse("/head", "expected one head for each of {} data set{}, got {}", 1 + e.further_data.size(),
            e.further_data.empty() ? "" : "s", e.heads());
   for (std::size_t set = 0; set < e.heads(); ++set) {
-    (void)located(pointer_of(e, "data", set), [&] {
-      check(e.data_of(set));
-      return true;
-    });
+    located(pointer_of(e, "data", set), [&] { check(e.data_of(set)); });
     const HeadConfig& head = e.head_of(set);
     if (const auto people = known_classes(e.data_of(set)); people && head.classes < *people)
       refuse(pointer_of(e, "head", set) + "/classes", "expected at least the data's {} people, got {}", *people,
@@ -204,11 +201,10 @@ void check_data(const Experiment& e) {
 
 void check_heads(const Experiment& e) {
   for (std::size_t set = 0; set < e.heads(); ++set)
-    (void)located(pointer_of(e, "head", set), [&] {
+    located(pointer_of(e, "head", set), [&] {
       const HeadConfig& head = e.head_of(set);
       check(head, e.train.optimizer, e.precision().wide());
       check_split(head, mesh_of(e).size(head.class_axes()));
-      return true;
     });
 }
 
@@ -242,10 +238,7 @@ void check(const Experiment& e) {
   check_offload(e);
   check_head_work(e);
   check_model(e);
-  (void)located("/evaluation", [&] {
-    check_evaluation(e);
-    return true;
-  });
+  located("/evaluation", [&] { check_evaluation(e); });
   check_heads(e);
   if (e.train.optimizer.type == OptimizerType::sgd && e.train.optimizer.nesterov && e.train.optimizer.momentum == 0)
     refuse("/train/optimizer/momentum", "expected a momentum > 0, got 0: Nesterov's method looks ahead along it");
