@@ -100,8 +100,8 @@ StageProfile profile_of(const SpanSamples& samples, int stages, std::int64_t mic
   return profile;
 }
 
-/// The elements of all parameters, for each that a rank has.
-double copies_of_parameters(const RunPlan& plan) {
+/// The number of elements of all trained parameters, over the number of those that one rank has.
+double elements_over_held(const RunPlan& plan) {
   double all = 0;
   double held = 0;
   const auto& applications = plan.model->applications();
@@ -117,13 +117,13 @@ double copies_of_parameters(const RunPlan& plan) {
   return held > 0 ? all / held : 1;
 }
 
-/// Makes of what one of `measured` ranks has taken the profile of one of `ranks` along tp.
+/// Turns the profile of one of `measured` ranks along tp into that of one of `ranks`.
 void scale(StageProfile& profile, std::int64_t measured, std::int64_t ranks, const RunPlan& plan) {
   const auto whole = static_cast<double>(measured);
   profile.loss *= whole;
   profile.head_weight *= whole;
   profile.head_norm *= whole;
-  profile.optimizer *= copies_of_parameters(plan);
+  profile.optimizer *= elements_over_held(plan);
   const double part = whole / static_cast<double>(ranks);
   for (std::vector<StageCosts>* const stages : {&profile.first, &profile.later})
     for (StageCosts& costs : *stages)
@@ -133,7 +133,7 @@ void scale(StageProfile& profile, std::int64_t measured, std::int64_t ranks, con
   for (std::int64_t& bytes : profile.offloaded_bytes) bytes = std::llround(part * static_cast<double>(bytes));
 }
 
-/// `ranks`: those along tp.
+/// Profiles the steps of the serial experiment. `ranks`: the number of the run's ranks along tp.
 std::vector<StageProfile> measure(const Experiment& serial, const Dataset& dataset,
                                   const std::shared_ptr<const RunPlan>& plan, std::int64_t ranks) {
   std::vector<StageProfile> profiles;
@@ -157,8 +157,8 @@ std::vector<HeadPart> parts_over_dp(const Experiment& experiment, const RunPlan&
   return parts;
 }
 
-/// The measured steps of this experiment and cut, and of this part of each head that is measured by itself; none if
-/// they were not measured yet.
+/// The steps in `known` of this experiment and cut, and of this part of each head that is measured by itself; empty if
+/// none were measured yet.
 std::vector<StageProfile>& known_steps(const Experiment& profiled, const RunPlan& plan, StageProfiles& known,
                                        std::span<const HeadPart> heads = {}) {
   std::string key = plain_text([copy = profiled](Describer& d) mutable { describe(d, copy); });

@@ -106,7 +106,7 @@ struct CallsOnHost {
   std::int64_t copied_bytes = 0;
 };
 CallsOnHost operator-(const CallsOnHost& a, const CallsOnHost& b);
-/// One of so many equal parts.
+/// The calls of one of `parts` equal parts.
 CallsOnHost operator/(const CallsOnHost& a, std::int64_t parts);
 CallsOnHost calls_on_host();
 void count_call(std::int64_t CallsOnHost::*kind, std::int64_t by = 1);
@@ -118,9 +118,9 @@ enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReser
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
-/// Filled with NaN, as it is again when it is freed, so that reads before it is written, or after it is freed, are
-/// detected.
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes);
+/// The memory is filled with NaN, now and when it is freed, so that reads before it is written, or after it is freed,
+/// are detected.
 cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream);
 cudaError_t cudaMalloc(void** address, std::size_t bytes);
