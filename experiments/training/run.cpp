@@ -62,7 +62,7 @@ class VariantRun {
       check(experiment_);
       if (experiment_.device != DeviceType::plan) check_device(experiment_);
     });
-    open_data();
+    open_inputs();
     if (cuts_by_time()) profile_layers();
     plan();
     together(settings_.job, [&] { predict_if_it_fits(); });
@@ -79,21 +79,11 @@ class VariantRun {
   bool leads() const { return settings_.job == nullptr || settings_.job->rank() == 0; }
   bool cuts_by_time() const { return experiment_.mesh.pp > 1 && experiment_.model.stages.by == BalanceBy::time; }
 
-  /// Opens the data, and makes the model that takes its images.
-  void open_data() {
+  /// Opens the data sets, the model that takes their images, the evaluation sets and the file of weights.
+  void open_inputs() {
     together(settings_.job, [&] {
-      dataset_ = settings_.dataset;
-      if (dataset_ == nullptr) dataset_ = open_datasets(experiment_);
-      for (std::size_t set = 0; set < experiment_.heads(); ++set)
-        if (const std::int64_t people = dataset_->set(set).classes(); experiment_.head_of(set).classes < people)
-          fail<InputError>("{}.classes: expected at least the data's {} people, got {}",
-                           key_of(experiment_, "head", set), people, experiment_.head_of(set).classes);
-      if (experiment_.evaluate && experiment_.evaluation.sets.empty() && dataset_->size(Split::test) == 0)
-        fail<InputError>(
-            "evaluation: nothing to evaluate: the data have no test images, and evaluation.sets is empty; "
-            "evaluation = null trains without it");
-      model_ = std::make_shared<ModelSpec>(model_of(experiment_, dataset_->image()));
-      for (HeadResult& head : result_.heads) head.features = embedding_size(*model_);
+      open_data();
+      build_model();
       sets_ = open_sets(experiment_, *dataset_);
       if (reads_weights())
         weights_ =
@@ -104,6 +94,24 @@ class VariantRun {
     if (leads())
       for (const std::string& note : notes) observer_.on_note(note);
     check_same_data(*dataset_, settings_.job);
+  }
+
+  /// InputError if a head has fewer classes than its data set, or if there is nothing to evaluate.
+  void open_data() {
+    dataset_ = settings_.dataset != nullptr ? settings_.dataset : open_datasets(experiment_);
+    for (std::size_t set = 0; set < experiment_.heads(); ++set)
+      if (const std::int64_t people = dataset_->set(set).classes(); experiment_.head_of(set).classes < people)
+        fail<InputError>("{}.classes: expected at least the data's {} people, got {}", key_of(experiment_, "head", set),
+                         people, experiment_.head_of(set).classes);
+    if (experiment_.evaluate && experiment_.evaluation.sets.empty() && dataset_->size(Split::test) == 0)
+      fail<InputError>(
+          "evaluation: nothing to evaluate: the data have no test images, and evaluation.sets is empty; evaluation = "
+          "null trains without it");
+  }
+
+  void build_model() {
+    model_ = std::make_shared<ModelSpec>(model_of(experiment_, dataset_->image()));
+    for (HeadResult& head : result_.heads) head.features = embedding_size(*model_);
   }
 
   /// Whether the training begins with a file of weights. On plan, the file need not be there.
