@@ -141,6 +141,18 @@ struct Place {
   const Node::Alternative* alternative = nullptr;
 };
 
+/// Throws the InputError of a path whose part `name`, which begins at `begin`, is not one of the known names.
+[[noreturn]] void refuse_name(std::string_view dotted, std::string_view name, std::size_t begin,
+                              const std::vector<std::string>& known) {
+  std::string hint;
+  if (const std::optional<std::string> near = nearest(name, known)) {
+    hint = fmt::format("; did you mean {}?", in_quotes(std::string(dotted.substr(0, begin)) + *near));
+  } else if (!known.empty()) {
+    hint = "; expected " + one_of_words(known);
+  }
+  fail<InputError>("help {}: no such option{}", shortened(dotted), hint);
+}
+
 Place find_place(const Node& root, std::string_view dotted) {
   Place place{&root};
   std::string_view rest = dotted;
@@ -166,15 +178,7 @@ Place find_place(const Node& root, std::string_view dotted) {
     if (inner == nullptr && kind == nullptr) {
       const std::vector<std::string> types = types_of(node);
       if (place.alternative == nullptr) known.insert(known.end(), types.begin(), types.end());
-      const std::string parent(dotted.substr(0, dotted.size() - rest.size()));
-      const std::optional<std::string> near = nearest(name, known);
-      std::string hint;
-      if (near) {
-        hint = fmt::format("; did you mean {}?", in_quotes(parent + *near));
-      } else if (!known.empty()) {
-        hint = "; expected " + one_of_words(known);
-      }
-      fail<InputError>("help {}: no such option{}", shortened(dotted), hint);
+      refuse_name(dotted, name, dotted.size() - rest.size(), known);
     }
     place = inner != nullptr ? Place{inner} : Place{&node, kind};
     rest.remove_prefix(std::min(rest.size(), name.size() + 1));

@@ -14,6 +14,7 @@
 
 namespace heddle {
 
+/// A described field, or an object of fields, such as the root.
 struct Node {
   enum class Kind { boolean, integer, number, text, choice, subset, integers, numbers, texts, object, list };
   struct Alternative {
@@ -28,7 +29,7 @@ struct Node {
   bool is_required = false;
   Value value;                      ///< leaves only: the value that the struct holds, which is the default
   Range each;                       ///< numbers only
-  std::vector<std::int64_t> first;  ///< lists of integers only: the values that the first may have; empty: all
+  std::vector<std::int64_t> first;  ///< lists of integers only: the values that the first element may have; empty: all
   Range length;                     ///< lists only
   std::vector<std::string> names;   ///< choices and subsets only
   std::string all;                  ///< subsets only: the word that stands for all names
@@ -36,10 +37,10 @@ struct Node {
 
   // Objects.
   std::list<Node> fields;
-  bool is_optional = false;
+  bool is_optional = false;  ///< whether null may stand for it
   bool is_present = true;
   std::vector<Alternative> alternatives;  ///< not empty: "type" decides which fields join the others
-  int type = -1;
+  int type = -1;                          ///< the index of the chosen alternative; negative: none, "type" is required
   std::string type_help;
   bool may_be_list = false;  ///< whether a list of such objects may stand for it; several are in `items`
 
@@ -60,14 +61,16 @@ struct Node {
   std::string_view type_name() const;
 };
 
-/// `everything`: all alternatives, absent objects and blank list elements, as the schema needs them. `chosen`: what the
-/// struct holds.
-enum class Scope { everything, chosen };
+/// How much of a description an outline has.
+enum class Scope {
+  everything,  ///< all alternatives, absent objects and blank list elements, as the schema needs them
+  chosen       ///< what the struct holds
+};
 
-/// A node of kind object. Throws Error if a description says a key twice.
+/// The outline of a description: a node of kind object. Throws Error if the description has a key twice.
 Node outline(const Describer::Body& body, Scope scope);
 
-/// The struct as JSON, with every default filled in, in the order of description.
+/// The outlined struct as JSON, with every default filled in, in the order of description.
 Value to_value(const Node& chosen);
 
 }  // namespace heddle
