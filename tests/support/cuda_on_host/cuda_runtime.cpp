@@ -14,7 +14,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// For ranks with a GPU each, as many as the largest mesh of the tests.
+// Each rank may have a GPU of its own: as many as the largest mesh of the tests has ranks.
 constexpr int gpus = 8;
 
 struct PoolOnHost {
@@ -83,12 +83,12 @@ class Block {
     // Not make_unique, which would write zeros to all of a stack.
     while (fibers_.size() < threads) fibers_.push_back(std::unique_ptr<Fiber>(new Fiber));
     for (unsigned i = 0; i < threads; ++i) start(*fibers_[i]);
-    // Until all have ended; the order turns at every barrier, so that threads that should have waited are found out.
-    bool is_turned = false;
-    for (unsigned running = threads; running > 0; is_turned = !is_turned) {
+    // Runs all threads until they end. The order is reversed at every barrier, so that a missing barrier is detected.
+    bool is_reversed = false;
+    for (unsigned running = threads; running > 0; is_reversed = !is_reversed) {
       unsigned waiting = 0;
       for (unsigned i = 0; i < threads; ++i) {
-        const unsigned index = is_turned ? threads - 1 - i : i;
+        const unsigned index = is_reversed ? threads - 1 - i : i;
         Fiber& fiber = *fibers_[index];
         if (fiber.has_ended) continue;
         threadIdx = dim3(index);
@@ -279,7 +279,7 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
 }
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned /*flags*/) {
   count_call(&CallsOnHost::device_wide);
-  return take(address, bytes);  // a ring of which tests write little
+  return take(address, bytes);  // not filled: tests write only a little of a large ring
 }
 cudaError_t cudaFreeHost(void* address) {
   return cudaFree(address);

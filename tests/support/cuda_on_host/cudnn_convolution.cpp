@@ -41,7 +41,7 @@ struct Convolution {
   }
 };
 
-/// Which algorithm there is behind a proposal.
+/// The algorithms that are proposed.
 enum class Kind { plain, winograd, large, varying, none };
 
 template <class Algorithm>
@@ -134,7 +134,8 @@ cudnnStatus_t check_call(cudnnHandle_t handle, const Convolution& c, Kind kind, 
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// compute(convolution) on the handle's stream, if the call is right. The descriptors may be gone by then.
+/// Queues compute(convolution) on the handle's stream, if the call is right. The descriptors may be destroyed by the
+/// time that it runs.
 template <class F>
 cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, Kind kind, const Call& call,
                   std::initializer_list<const void*> images, F compute) {
@@ -189,9 +190,10 @@ void narrow(const Descriptor& layout, const std::vector<Sum>& values, void* data
   });
 }
 
-/// f(first element of the input pixel, of the output cell, and of the tap in a filter) for each three that meet.
+/// Calls f(first element of the input pixel, of the output cell, and of the tap in a filter) for each tap that meets
+/// a pixel.
 template <class F>
-void each_meeting(const Convolution& c, F&& f) {
+void for_each_tap(const Convolution& c, F&& f) {
   const cudnnConvolutionStruct& o = *c.operation;
   for (std::int64_t n = 0; n < c.x->batch; ++n)
     for (std::int64_t i = 0; i < c.y->height; ++i)
@@ -206,7 +208,7 @@ void each_meeting(const Convolution& c, F&& f) {
           }
 }
 
-/// f(filter, input channel of its group, element of the weight) for the rows of one meeting.
+/// Calls f(filter, input channel of its group, element of the weight) for the filters' rows at one tap.
 template <class F>
 void each_filter(const Convolution& c, std::int64_t tap, F&& f) {
   const std::int64_t filter_size = c.weight->height * c.weight->width * c.weight->channels;
@@ -219,7 +221,7 @@ std::vector<float> forward_sums(const Convolution& c, const void* x, const void*
   const std::vector<float> inputs = widened(*c.x, *c.operation, x);
   const std::vector<float> weights = widened(*c.weight, *c.operation, weight);
   std::vector<float> sums(static_cast<std::size_t>(size_of(*c.y)));
-  each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
+  for_each_tap(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
     each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
       const float* const from = inputs.data() + pixel + channel;
       const float* const factor = weights.data() + at;
@@ -231,7 +233,7 @@ std::vector<float> forward_sums(const Convolution& c, const void* x, const void*
   return sums;
 }
 
-/// What the library says of a bias and of the activation that follows.
+/// The status that the library returns for a bias and the activation that follows.
 cudnnStatus_t check_epilogue(const Convolution& c, cudnnConvolutionFwdAlgo_t algorithm, const cudnnTensorStruct* z,
                              const cudnnTensorStruct* bias, const cudnnActivationStruct* activation) {
   if (z == nullptr || bias == nullptr || activation == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
@@ -327,7 +329,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                const std::vector<float> gradients = widened(*c.y, *c.operation, dy);
                const std::vector<float> weights = widened(*c.weight, *c.operation, weight);
                std::vector<float> sums(static_cast<std::size_t>(size_of(*c.x)));
-               each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
+               for_each_tap(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
                  each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
                    const float factor = gradients[static_cast<std::size_t>(cell + filter)];
                    const float* const from = weights.data() + at;
@@ -364,7 +366,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                const std::vector<float> inputs = widened(*c.x, *c.operation, x);
                const std::vector<float> gradients = widened(*c.y, *c.operation, dy);
                std::vector<double> sums(static_cast<std::size_t>(size_of(*c.weight)));
-               each_meeting(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
+               for_each_tap(c, [&](std::int64_t pixel, std::int64_t cell, std::int64_t tap) {
                  each_filter(c, tap, [&](std::int64_t filter, std::int64_t channel, std::int64_t at) {
                    const double factor = static_cast<double>(gradients[static_cast<std::size_t>(cell + filter)]);
                    const float* const from = inputs.data() + pixel + channel;

@@ -1,4 +1,4 @@
-// What is behind cuDNN's descriptors on the host.
+// The contents of cuDNN's descriptors on the host.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ class Stream {
   bool is_running_ = false;
 };
 
-/// All that there are.
+/// All streams of the device.
 struct Streams {
   std::mutex mutex;
   std::vector<std::weak_ptr<Stream>> all;
@@ -87,10 +87,10 @@ static_assert(sizeof kinds / sizeof kinds[0] * sizeof(std::int64_t) == sizeof(Ca
 struct CUstream_st {
   std::shared_ptr<Stream> stream = std::make_shared<Stream>();
 };
-/// Where it was recorded last: behind so much of the stream's work.
+/// The place at which an event was recorded last.
 struct CUevent_st {
   std::shared_ptr<Stream> stream;
-  std::uint64_t end = 0;
+  std::uint64_t end = 0;  // how much of the stream's work precedes it
 };
 
 CallsOnHost operator-(const CallsOnHost& a, const CallsOnHost& b) {
