@@ -100,7 +100,7 @@ struct RanksConfig {
   }
 };
 
-/// What a job does that goes on when some of its processes have ended.
+/// How a job goes on when some of its processes have ended (run --elastic).
 struct ElasticConfig {
   std::vector<MeshConfig> meshes{};  // for fewer ranks, the preferred one first
   std::int64_t restarts = 3;
@@ -110,7 +110,7 @@ struct ElasticConfig {
 struct ClipConfig {
   double norm = 0;   // 0: none
   double value = 0;  // 0: none
-  bool head = true;  // whether the gradients of the head are bounded, too
+  bool head = true;  // whether the gradients of the head count in the norm and are bounded
 };
 
 /// A factor of the learning rate for some parameters.

@@ -43,7 +43,7 @@ class TrainedParameters {
   std::vector<StateTensor> state_of(const std::vector<Parameter*>& parameters) const;
   /// The averages of the stages' trained parameters and of their running statistics; none without train.ema.
   std::vector<StateTensor> averages();
-  /// Begins them anew, from the present weights. Called after other weights are loaded than a checkpoint's.
+  /// Begins the averages anew from the present weights, after weights were loaded that are not from a checkpoint.
   void restart_averages();
   /// Puts the averages, if there are any, in place of the weights and running statistics, which are kept until
   /// `restore_weights`. Collective calls.
@@ -55,7 +55,7 @@ class TrainedParameters {
   std::int64_t optimizer_steps(std::int64_t steps) const {
     return loss_scale_ ? steps - loss_scale_->skipped_steps() : steps;
   }
-  /// The heads begin to train after these steps of the optimizer.
+  /// Makes the heads begin to train after this number of the optimizer's steps.
   void set_head_first_step(std::int64_t step);
 
   /// Sums the gradients of the stages during the backward passes.
@@ -74,7 +74,7 @@ class TrainedParameters {
   /// of f16 has overflowed on any rank, all ranks skip the step: neither weights nor optimizer state change, the head's
   /// included, and the optimizer does not count it. Averages of the weights follow. A collective call.
   StepUpdate apply(std::int64_t step);
-  /// Frees the gradients instead. Nothing changes.
+  /// Frees the gradients without a step: parameters and optimizer state stay as they are.
   void drop();
 
  private:
@@ -94,7 +94,7 @@ class TrainedParameters {
   std::size_t heads() const { return heads_ == nullptr ? 0 : heads_->size(); }
   /// Whether ranks with equal copies of a parameter each step a range of its elements (ZeRO-1).
   bool shards_step(const Parameter& parameter) const;
-  /// Gives all ranks the elements of these parameters of which each rank has changed its range, if ranks share them.
+  /// Gathers on all ranks the elements of those parameters of which each rank has stepped a range (ZeRO-1).
   void gather_steps(const std::vector<Parameter*>& parameters);
   double learning_rate_of(std::int64_t step) const;
   /// What train.lr_factors multiplies the learning rate of a parameter by; of a head's, that of its weight.

@@ -11,7 +11,8 @@
 
 namespace heddle {
 
-/// Writes the names of each data set that has some, and adds their checksums to the metadata of the checkpoint.
+/// The names of the classes of each data set. A checkpoint keeps those of the sets that have names, and their checksums
+/// in its metadata.
 class ClassNames {
  public:
   ClassNames(const Experiment& experiment, const Dataset& dataset);
@@ -29,7 +30,7 @@ class ClassNames {
                                const Experiment& experiment, std::size_t set);
   /// The names in such a file.
   static std::vector<std::string> of_text(const std::string& text);
-  /// The names of `read_text`.
+  /// The names in the file that `read_text` reads.
   static std::vector<std::string> read(const std::filesystem::path& folder, const SafetensorsMetadata& metadata,
                                        const Experiment& experiment, std::size_t set);
 

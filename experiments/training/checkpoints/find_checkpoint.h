@@ -11,7 +11,7 @@ namespace heddle {
 
 /// The steps that a checkpoint's folder names: 20 of `step-000020`; nothing for another name.
 std::optional<std::int64_t> steps_in_name(const std::string& folder);
-/// The most steps that the name of a folder in `path` says; nothing if there is none. InputError if it cannot be read.
+/// The steps of the newest checkpoint in a folder; nothing if there is none. InputError if the folder cannot be read.
 std::optional<std::int64_t> latest_in(const std::filesystem::path& path);
 
 /// `step-000020`.

@@ -18,7 +18,8 @@ class HostCopy {
   HostCopy(const HostCopy&) = delete;
   HostCopy& operator=(const HostCopy&) = delete;
 
-  /// Copies the tensors' elements, one tensor after the other. Returns false if the host has no memory for them.
+  /// Replaces the copy by one of these tensors' elements, one tensor after the other. Returns false if the host has no
+  /// memory for them.
   bool take(const std::vector<StateTensor>& tensors);
   std::span<const std::byte> bytes() const { return {memory_, used_}; }
   /// The size of the memory.

@@ -14,8 +14,8 @@ namespace heddle {
 
 class InitialWeights {
  public:
-  /// Compares the file's tensors with those of the model; no elements are read. InputError shows the table of those
-  /// that do not fit if there are any, or if the file is not strict, and none fits.
+  /// Compares the file's tensors with those of the model; no elements are read. InputError, with a table of the tensors
+  /// that do not fit, if none fits, or if `is_strict` and one does not fit.
   InitialWeights(const ModelSpec& model, const std::filesystem::path& file, bool is_strict);
 
   /// How many tensors fit, and a table of the others.

@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// InputErrors and DiskErrors name the file or folder that was wanted.
+/// Its InputErrors and DiskErrors name files as if they were written into the target itself.
 class PartialFolder {
  public:
   /// One rank makes the folder. It also removes it if the checkpoint does not become complete.
@@ -15,9 +15,9 @@ class PartialFolder {
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
 
-  /// Calls `write_into` with the folder.
+  /// Calls `write_into` with the folder, in which it writes its files.
   void write(const std::function<void(const std::filesystem::path&)>& write_into) const;
-  /// Replaces the target. The maker calls it once all have written.
+  /// Renames the folder to the target, in place of what was there. The maker calls it once all ranks have written.
   void commit() const;
 
   /// Whether a folder is one of these, for example that of a run that was killed.

@@ -9,12 +9,13 @@
 
 namespace heddle {
 
-/// Begins the result with what is known of the run that it resumes, and the restart after which so many ranks do that.
+/// Begins a result with what is known of the run that it resumes. If it resumes after a restart of the job, adds that
+/// restart, after which the job goes on with `ranks` ranks from `first_step`.
 void begin_result(VariantResult& result, EarlierRun earlier, const std::optional<Restart>& restart,
                   std::int64_t first_step, int ranks);
 
-/// All restarts, for the record of the first step, which has just ended: that is when the last one is over, if this run
-/// resumes after it.
+/// Called when the first step has ended, which ends the last restart if this run resumes after it. Returns all
+/// restarts, for the record of that step.
 const std::vector<Restart>& end_restart(VariantResult& result, bool resumes_after_it);
 
 }  // namespace heddle
