@@ -284,7 +284,7 @@ NcclId NcclOnHost::new_id() {
 }
 
 NcclGpu NcclOnHost::gpu(const Device& device) {
-  const int number = device.rank() == sharing_.second ? sharing_.first : device.rank();
+  const int number = sharing_ && device.rank() == sharing_->second ? sharing_->first : device.rank();
   NcclGpu gpu{.machine = "node1", .address = fmt::format("0000:{:02X}:00.0", number)};
   std::memcpy(gpu.id.data(), &number, sizeof(number));
   const std::lock_guard lock(shared_->mutex);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <utility>
 
@@ -50,7 +51,7 @@ class NcclOnHost : public Nccl {
   std::unique_ptr<NcclCommunicator> join(const NcclId& id, int ranks, int rank, NcclUse use) override;
 
   /// Gives both ranks the GPU of the first; otherwise each rank has its own.
-  void share_gpu(int first, int second) { sharing_ = {first, second}; }
+  void share_gpu(int first, int second) { sharing_ = std::pair(first, second); }
   void set_fault(const Fault& fault);
   Counts counts() const;
   /// Whether every end of a communicator was closed, or aborted without waiting in vain.
@@ -60,7 +61,7 @@ class NcclOnHost : public Nccl {
 
  private:
   std::shared_ptr<Shared> shared_;
-  std::pair<int, int> sharing_{-1, -1};
+  std::optional<std::pair<int, int>> sharing_;  // the ranks that share the GPU of the first
 };
 
 }  // namespace heddle::test
