@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// `97.50`.
+/// A share as a percentage: `97.50`.
 std::string percent(double share);
 /// Identification and verification on the data's test images; empty if no variant measured them.
 std::string accuracy_table(const RunResult& run);

@@ -10,7 +10,7 @@ namespace heddle {
 
 struct Host {
   std::string system;     // kernel, release and architecture
-  std::string processor;  // as it names itself
+  std::string processor;  // its model name; `unknown` if the system does not state it
   int cores = 0;          // that this process may use
   std::int64_t memory_bytes = 0;
 };

@@ -52,10 +52,10 @@ class Progress {
   std::int64_t first_step_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t batch_ = 0;
-  double begun_ = 0;
+  double begun_ = 0;             // the time of `begin`
   double waited_ = 0;            // seconds of steps in which rank 0 waited for images, since begin
   std::string accuracy_;         // on the first set, by the last evaluation
-  std::optional<double> drawn_;  // when; absent before the first time
+  std::optional<double> drawn_;  // when the line was drawn last; absent before the first time
   std::size_t width_ = 0;        // characters of the line that may not be blank
 };
 

@@ -10,8 +10,8 @@
 namespace heddle {
 
 nlohmann::ordered_json restarts_json(const std::vector<Restart>& restarts);
-/// The restarts under the key `restarts` of a step's line; none if it lacks them. What is not as we write it is left
-/// out.
+/// The restarts under the key `restarts` of a step's line; none if it lacks them. What does not have the form that
+/// restarts_json gives is left out.
 std::vector<Restart> restarts_of(const nlohmann::ordered_json& line);
 
 }  // namespace heddle

@@ -27,7 +27,7 @@ class ResultsFolder {
   /// Makes the folder. InputError if it cannot be made, or if another run is writing to it. The files of an earlier run
   /// stay until the first call below, so that a run which fails before it begins (a misspelt path to the data, a
   /// checkpoint of a different experiment) destroys nothing. Then experiment.json is written and, unless the run
-  /// resumes the earlier one, the files of that one are removed. `now`: seconds, for write_if_due.
+  /// resumes the earlier one, the files of that one are removed. `now` gives seconds, for write_if_due.
   ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume,
                 std::function<double()> now = steady_seconds);
 
@@ -42,7 +42,7 @@ class ResultsFolder {
   /// ones dropped. Returns those that are kept. A full disk is no error unless this is the first variant, or
   /// steps must be dropped.
   EarlierRun begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
-  /// When the run begins, the summary of the run that it resumes is removed, too.
+  /// Makes the beginning of the run also remove the summary of the run that it resumes.
   void forget_summary() { forgets_summary_ = true; }
   /// One line of metrics.jsonl and one TensorBoard record, handed to the system at once: a killed run keeps them. What
   /// a full disk does not take stays in memory and is tried again at the next step; returns the reason, once.
@@ -70,7 +70,7 @@ class ResultsFolder {
   void check_that_it_is_there() const;
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> made_;  // folders, the innermost first
+  std::vector<std::filesystem::path> made_;  // the folders that did not exist, the innermost first
   std::string experiment_json_;
   std::optional<FileDescriptor> lock_;  // one run at a time writes here
   bool resume_;
@@ -78,8 +78,8 @@ class ResultsFolder {
   bool forgets_summary_ = false;
   bool has_begun_ = false;
   std::size_t written_variants_ = 0;  // by the last write
-  double written_at_ = 0;
-  std::size_t schedules_ = 0;  // variants whose schedule.csv is there
+  double written_at_ = 0;             // the time of the last write
+  std::size_t schedules_ = 0;         // variants whose schedule.csv is there
   std::string variant_;
   std::int64_t batch_ = 0;
   std::optional<AppendedFile> metrics_;

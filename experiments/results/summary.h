@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// What is larger is not read as a summary.json.
+/// The size of the largest summary.json that is read.
 inline constexpr std::uint64_t max_summary_bytes = std::uint64_t{1} << 30;
 
 /// summary.json, also what `--json` prints. Its keys are stable; ends with a newline.
