@@ -26,18 +26,18 @@ void evaluate_test_images(Evaluation& evaluation, Trainer& trainer) {
   const bool identifies =
       std::any_of(labels.begin(), labels.end(), [&](std::int64_t label) { return label < dataset.classes(); });
   const auto embed = [&](Split split) { return embed_images(config, images_of(dataset, split), trainer); };
-  std::vector<float> known;
-  std::vector<float> asked;
+  std::vector<float> gallery;
+  std::vector<float> probes;
   trainer.with_averages([&] {
-    if (identifies) known = embed(Split::train);
-    if (!trainer.has_broken_image()) asked = embed(Split::test);
+    if (identifies) gallery = embed(Split::train);
+    if (!trainer.has_broken_image()) probes = embed(Split::test);
   });
   if (trainer.has_broken_image() || rank.index != 0 || !rank.device.has_data()) return;
   if (identifies) {
-    const std::vector<std::int64_t> known_labels = labels_of(dataset, Split::train);
-    evaluation.rank1 = rank1({known, known_labels}, {asked, labels});
+    const std::vector<std::int64_t> gallery_labels = labels_of(dataset, Split::train);
+    evaluation.rank1 = rank1({gallery, gallery_labels}, {probes, labels});
   }
-  evaluation.verification = verify_drawn({asked, labels}, {.pairs = config.pairs}, rank.key);
+  evaluation.verification = verify_drawn({probes, labels}, {.pairs = config.pairs}, rank.key);
 }
 
 }  // namespace heddle

@@ -85,7 +85,7 @@ std::int64_t bytes_of(const Experiment& experiment, const HeadConfig& head, std:
 
 LayerCosts planned_head(const Experiment& experiment, std::size_t set, const ModelSpec& model,
                         const PlannerOptions& options, int last_rank) {
-  const PlacementCosts prices(model, options);
+  const PlacementCosts placement_costs(model, options);
   const HeadConfig& head = experiment.head_of(set);
   const std::int64_t dimension = embedding_size(model);
   const std::int64_t held = head.rows_of(max_classes(head, options.mesh));
@@ -97,16 +97,17 @@ LayerCosts planned_head(const Experiment& experiment, std::size_t set, const Mod
     const HeadRows rows = head_rows(experiment, set, options, embedding_rank);
     for (const LayerCollective& collective : planned_collectives(experiment, head, dimension, rows, options))
       if (embedding_rank == last_rank || collective.when != LayerCollective::When::step_end)
-        costs.collectives.push_back(prices.cost(payload_of(collective), collective));
-    const double taking_part = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
-    const auto multiplied = static_cast<double>(rows.of_group);
-    const double cells = multiplied * taking_part;
+        costs.collectives.push_back(placement_costs.cost(payload_of(collective), collective));
+    // Each product multiplies the embeddings of the group by the weights of the classes that take part in a step.
+    const auto embeddings = static_cast<double>(rows.of_group);
+    const double weights = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
+    const double logits = embeddings * weights;
     const int products = head_products(head, experiment.train.clip.norm > 0);
-    const double flops = products * 2 * cells * static_cast<double>(dimension);
-    const double touched = products * static_cast<double>(size_of(options.precision.wide())) *
-                           (cells + (multiplied + taking_part) * static_cast<double>(dimension));
+    const double flops = products * 2 * logits * static_cast<double>(dimension);
+    const double bytes = products * static_cast<double>(size_of(options.precision.wide())) *
+                         (logits + (embeddings + weights) * static_cast<double>(dimension));
     costs.flops += flops * static_cast<double>(options.micro_batches);
-    costs.seconds += prices.computing_seconds(flops, touched);
+    costs.seconds += placement_costs.computing_seconds(flops, bytes);
   }
   return costs;
 }
