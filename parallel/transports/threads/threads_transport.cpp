@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "framework/tensors/device.h"
@@ -237,7 +238,7 @@ class ThreadsCollective : public TransportCall {
     const auto has_entered = [&](std::size_t p) { return slot(p).phase.load() >= 4 * sequence_ + step; };
     const auto next = [&, p = std::size_t{0}]() mutable {
       while (p < group_->size() && (!is_awaited(p) || has_entered(p))) ++p;
-      return p < group_->size() ? group_->members[p] : WaitGraph::nobody;
+      return p < group_->size() ? std::optional(group_->members[p]) : std::nullopt;
     };
     waits_.wait(next, mine_.call);
   }
@@ -265,7 +266,7 @@ class ThreadSend : public MessageCall {
 
   std::vector<const Call*> calls() override { return {&message_->call}; }
   void finish() override {
-    const auto next = [this] { return message_->taken.load() ? WaitGraph::nobody : *message_->call.peer; };
+    const auto next = [this] { return message_->taken.load() ? std::nullopt : message_->call.peer; };
     waits_.wait(next, message_->call);
   }
 
@@ -280,7 +281,7 @@ class ThreadReceive : public MessageCall {
       : waits_(waits), mailbox_(mailbox), call_(std::move(call)) {}
 
   std::vector<const Call*> calls() override {
-    const auto next = [this] { return mailbox_.sent.load() >= call_.sequence ? WaitGraph::nobody : *call_.peer; };
+    const auto next = [this] { return mailbox_.sent.load() >= call_.sequence ? std::nullopt : call_.peer; };
     waits_.wait(next, call_);
     const std::lock_guard lock(mailbox_.mutex);
     message_ = std::move(mailbox_.messages.extract(call_.sequence).mapped());

@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds max_slice = std::chrono::seconds(1);
 /// held.
 class WaitGraph::Sleeping {
  public:
-  Sleeping(WaitGraph& waits, const Call& call, std::function<int()> next)
+  Sleeping(WaitGraph& waits, const Call& call, NextRank next)
       : waits_(waits), waiter_(waits.waiter(call.rank)), rank_(call.rank) {
     waiter_.call = &call;
     waiter_.next = std::move(next);
@@ -31,7 +31,7 @@ class WaitGraph::Sleeping {
     --waits_.asleep_;
     waiter_.call = nullptr;
     waiter_.woke = waits_.time_.look();
-    waits_.draw_edge(rank_, nobody);
+    waits_.draw_edge(rank_, {});
   }
   Sleeping(const Sleeping&) = delete;
   Sleeping& operator=(const Sleeping&) = delete;
@@ -61,7 +61,7 @@ void WaitGraph::pause_briefly() {
 #endif
 }
 
-void WaitGraph::sleep(std::function<int()> next, const Call& call) {
+void WaitGraph::sleep(NextRank next, const Call& call) {
   const double seconds = std::chrono::duration<double>(timeout_).count();
   std::unique_lock lock(mutex_);
   // Before `next` is asked again: a rank that changes its answer afterwards sees a waiting rank.
@@ -69,47 +69,49 @@ void WaitGraph::sleep(std::function<int()> next, const Call& call) {
   Waiter& me = waiter(call.rank);
   while (true) {
     draw_edge(call.rank, me.next());
-    if (me.peer == nobody) return;
-    if (failed_rank_ >= 0)
-      fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failed_rank_, why_);
+    if (!me.peer) return;
+    if (failure_)
+      fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(call), failure_->rank, failure_->why);
     check_for_deadlock(call.rank);
-    if (has_ended_[static_cast<std::size_t>(me.peer)])
-      fail<RankFailed>("{}: rank {} has already finished", to_string(call), me.peer);
+    if (has_ended_[static_cast<std::size_t>(*me.peer)])
+      fail<RankFailed>("{}: rank {} has already finished", to_string(call), *me.peer);
     // Time in which the peer itself waits is not counted against it. A chain of waits has at most as many links as
     // ranks.
-    const Waiter& other = waiter(me.peer);
+    const Waiter& other = waiter(*me.peer);
     const WaitedTime::Clock::duration now = time_.look();
     const auto deadline = std::min(std::max(me.since, other.call != nullptr ? now : other.woke) + timeout_,
                                    me.since + timeout_ * static_cast<int>(waiters_.size()));
     if (now >= deadline)
-      fail<RankFailed>("{}: timed out after {} s waiting for rank {}", to_string(call), seconds, me.peer);
+      fail<RankFailed>("{}: timed out after {} s waiting for rank {}", to_string(call), seconds, *me.peer);
     me.woken.wait_for(lock, std::min<WaitedTime::Clock::duration>(slice_, deadline - now));
   }
 }
 
 /// Lets the edge of a sleeping rank lead to `peer`, or removes it. Called with the mutex held.
-void WaitGraph::draw_edge(int rank, int peer) {
+void WaitGraph::draw_edge(int rank, std::optional<int> peer) {
   Waiter& me = waiter(rank);
   if (peer == me.peer) return;
-  if (me.peer != nobody) std::erase(waiter(me.peer).awaited_by, rank);
-  if (peer != nobody) waiter(peer).awaited_by.push_back(rank);
+  if (me.peer) std::erase(waiter(*me.peer).awaited_by, rank);
+  if (peer) waiter(*peer).awaited_by.push_back(rank);
   me.peer = peer;
   me.since = time_.look();
 }
 
-/// The sleeping ranks that wait for each other in a circle, if this one is among them. What one of them waits for can
+/// The sleeping ranks that wait for each other in a cycle, if this one is among them. What one of them waits for can
 /// only come from another one, and so never comes. Called with the mutex held.
 std::vector<int> WaitGraph::cycle_through(int rank) {
   std::vector<int> cycle;
-  int next = rank;
+  int member = rank;
   do {
-    const Waiter& member = waiter(next);
-    if (member.call == nullptr) return {};
-    cycle.push_back(next);
-    next = member.next();  // it may have been given what its edge stands for a moment ago
-    if (next == nobody) return {};
-  } while (next != rank && cycle.size() < waiters_.size());
-  if (next != rank) return {};
+    const Waiter& sleeping = waiter(member);
+    if (sleeping.call == nullptr) return {};
+    cycle.push_back(member);
+    // Not the edge, which may be old: what it stands for may have arrived a moment ago.
+    const std::optional<int> next = sleeping.next();
+    if (!next) return {};
+    member = *next;
+  } while (member != rank && cycle.size() < waiters_.size());
+  if (member != rank) return {};
   return cycle;
 }
 
@@ -135,13 +137,13 @@ void WaitGraph::notify(int rank) {
     std::vector<int>& waiting = waiter(rank).awaited_by;
     for (std::size_t i = 0; i < waiting.size();) {
       const int other = waiting[i];
-      const int peer = waiter(other).next();
+      const std::optional<int> peer = waiter(other).next();
       draw_edge(other, peer);
       if (peer == rank) {
         ++i;
         continue;
       }
-      if (peer == nobody || has_ended_[static_cast<std::size_t>(peer)] || !cycle_through(other).empty())
+      if (!peer || has_ended_[static_cast<std::size_t>(*peer)] || !cycle_through(other).empty())
         woken.push_back(&waiter(other).woken);
     }
   }
@@ -150,10 +152,7 @@ void WaitGraph::notify(int rank) {
 
 void WaitGraph::failed(int rank, std::string_view why) {
   const std::lock_guard lock(mutex_);
-  if (failed_rank_ < 0) {
-    failed_rank_ = rank;
-    why_ = why;
-  }
+  if (!failure_) failure_ = {rank, std::string(why)};
   for (Waiter& waiter : waiters_) waiter.woken.notify_one();
   news_.notify_all();
 }
@@ -175,10 +174,10 @@ void WaitGraph::await(int count, std::chrono::milliseconds patience,
   const auto first_away = [&] { return std::find(is_away_.begin(), is_away_.begin() + count, true); };
   const auto all_are_back = [&] { return first_away() == is_away_.begin() + count; };
   std::unique_lock lock(mutex_);
-  news_.wait(lock, [&] { return all_are_back() || failed_rank_ >= 0; });
+  news_.wait(lock, [&] { return all_are_back() || failure_; });
   if (news_.wait_for(lock, patience, all_are_back)) return;
   const std::string why =
-      fmt::format("rank {} failed: {}; rank {} did not end within {} s after that", failed_rank_, why_,
+      fmt::format("rank {} failed: {}; rank {} did not end within {} s after that", failure_->rank, failure_->why,
                   first_away() - is_away_.begin(), std::chrono::duration<double>(patience).count());
   lock.unlock();
   if (on_stall) on_stall(why);

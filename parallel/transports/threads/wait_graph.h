@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,16 +22,14 @@ class WaitGraph {
  public:
   WaitGraph(int ranks, std::chrono::milliseconds timeout);
 
-  static constexpr int nobody = -1;
-
-  /// Returns when `next` gives `nobody`. It gives the world rank that is waited for next: only that rank can change the
-  /// answer, before it calls `notify`. `call` is that of the waiting rank. Stopped if a rank failed; RankFailed if an
-  /// awaited rank has ended, does not come within the timeout, or waits for this rank itself, directly or through
-  /// others.
+  /// Returns when `next` returns nothing. Until then it returns the world rank that is waited for next: only that rank
+  /// can change the answer, before it calls `notify`. `call` is that of the waiting rank. Stopped if a rank failed;
+  /// RankFailed if an awaited rank has ended, does not come within the timeout, or waits for this rank itself, directly
+  /// or through others.
   template <class Next>
   void wait(Next next, const Call& call) {
     for (int i = 0; i < spins_; ++i) {
-      if (next() == nobody) return;
+      if (!next()) return;
       pause_briefly();
     }
     sleep([&next] { return next(); }, call);
@@ -46,22 +45,27 @@ class WaitGraph {
              const std::function<void(const std::string& why)>& on_stall);
 
  private:
+  using NextRank = std::function<std::optional<int>()>;
   /// A rank, and if it sleeps, its call and its edge.
   struct Waiter {
     std::condition_variable woken;
     const Call* call = nullptr;
-    std::function<int()> next;
-    int peer = nobody;                    // what `next` gave when the edge was drawn
+    NextRank next;
+    std::optional<int> peer;              // what `next` returned when the edge was drawn
     WaitedTime::Clock::duration since{};  // when the edge was drawn
     WaitedTime::Clock::duration woke{};   // when it last stopped waiting
     std::vector<int> awaited_by;          // the ranks whose edges lead to this one
   };
   class Sleeping;
+  struct RankFailure {
+    int rank;
+    std::string why;
+  };
 
   static void pause_briefly();
-  void sleep(std::function<int()> next, const Call& call);
+  void sleep(NextRank next, const Call& call);
   Waiter& waiter(int rank) { return waiters_[static_cast<std::size_t>(rank)]; }
-  void draw_edge(int rank, int peer);
+  void draw_edge(int rank, std::optional<int> peer);
   std::vector<int> cycle_through(int rank);
   void check_for_deadlock(int rank);
 
@@ -75,8 +79,7 @@ class WaitGraph {
   std::vector<bool> has_ended_;
   std::vector<bool> is_away_;  // true until its thread ends
   std::condition_variable news_;
-  int failed_rank_ = -1;
-  std::string why_;
+  std::optional<RankFailure> failure_;  // the first
 };
 
 }  // namespace heddle
