@@ -51,7 +51,7 @@ WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
       time_(2 * slice_),
       waiters_(static_cast<std::size_t>(ranks)),
       has_ended_(static_cast<std::size_t>(ranks)),
-      is_away_(static_cast<std::size_t>(ranks), true) {}
+      is_running_(static_cast<std::size_t>(ranks), true) {}
 
 void WaitGraph::pause_briefly() {
 #if defined(__x86_64__)
@@ -154,7 +154,7 @@ void WaitGraph::failed(int rank, std::string_view why) {
   const std::lock_guard lock(mutex_);
   if (!failure_) failure_ = {rank, std::string(why)};
   for (Waiter& waiter : waiters_) waiter.woken.notify_one();
-  news_.notify_all();
+  rank_stopped_.notify_all();
 }
 
 void WaitGraph::ended(int rank) {
@@ -165,20 +165,20 @@ void WaitGraph::ended(int rank) {
 
 void WaitGraph::returned(int rank) {
   const std::lock_guard lock(mutex_);
-  is_away_[static_cast<std::size_t>(rank)] = false;
-  news_.notify_all();
+  is_running_[static_cast<std::size_t>(rank)] = false;
+  rank_stopped_.notify_all();
 }
 
 void WaitGraph::await(int count, std::chrono::milliseconds patience,
                       const std::function<void(const std::string& why)>& on_stall) {
-  const auto first_away = [&] { return std::find(is_away_.begin(), is_away_.begin() + count, true); };
-  const auto all_are_back = [&] { return first_away() == is_away_.begin() + count; };
+  const auto first_running = [&] { return std::find(is_running_.begin(), is_running_.begin() + count, true); };
+  const auto have_all_returned = [&] { return first_running() == is_running_.begin() + count; };
   std::unique_lock lock(mutex_);
-  news_.wait(lock, [&] { return all_are_back() || failure_; });
-  if (news_.wait_for(lock, patience, all_are_back)) return;
+  rank_stopped_.wait(lock, [&] { return have_all_returned() || failure_; });
+  if (rank_stopped_.wait_for(lock, patience, have_all_returned)) return;
   const std::string why =
       fmt::format("rank {} failed: {}; rank {} did not end within {} s after that", failure_->rank, failure_->why,
-                  first_away() - is_away_.begin(), std::chrono::duration<double>(patience).count());
+                  first_running() - is_running_.begin(), std::chrono::duration<double>(patience).count());
   lock.unlock();
   if (on_stall) on_stall(why);
 }

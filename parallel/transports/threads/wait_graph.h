@@ -77,9 +77,9 @@ class WaitGraph {
   std::atomic<int> asleep_{0};
   std::vector<Waiter> waiters_;  // one per world rank, like the next members
   std::vector<bool> has_ended_;
-  std::vector<bool> is_away_;  // true until its thread ends
-  std::condition_variable news_;
-  std::optional<RankFailure> failure_;  // the first
+  std::vector<bool> is_running_;          // until its thread is about to end
+  std::condition_variable rank_stopped_;  // a rank has returned or failed
+  std::optional<RankFailure> failure_;    // the first
 };
 
 }  // namespace heddle
