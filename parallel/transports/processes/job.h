@@ -34,8 +34,8 @@ class RankLate : public RankFailed {
 /// Why a process's part of a section failed.
 struct Failure {
   enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error, disk_error } kind = Kind::error;
-  std::string why;
-  std::int32_t late = -1;  // the rank that did not respond in time, where this is the reason
+  std::string why{};
+  std::optional<int> late_rank{};  // the rank that did not respond in time, where this is the reason
 };
 /// Nothing for ranks that only stopped because another one failed.
 std::optional<Failure> failure_of(const std::exception_ptr& exception);

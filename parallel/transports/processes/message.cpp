@@ -9,7 +9,7 @@ void MessageWriter::put_call(const Call& call) {
   put(sequence);
   put(operation);
   put(reduction);
-  put(peer.value_or(-1));
+  put_rank(peer);
   put(number);
   put(start_seconds);
   put(parts.size());
@@ -26,7 +26,7 @@ Call MessageReader::get_call() {
   call.sequence = get<std::uint64_t>();
   call.operation = get<Operation>();
   call.reduction = get<Reduction>();
-  if (const auto peer = get<int>(); peer >= 0) call.peer = peer;
+  call.peer = get_rank();
   call.number = get<int>();
   call.start_seconds = get<double>();
   const auto parts_count = get<std::size_t>();

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,7 @@ class MessageWriter {
     put(text.size());
     put_bytes(std::as_bytes(std::span(text)));
   }
+  void put_rank(std::optional<int> rank) { put(rank.value_or(-1)); }
   void put_call(const Call& call);
   const std::vector<std::byte>& bytes() const { return bytes_; }
   /// Back to the first `size` bytes.
@@ -59,6 +61,11 @@ class MessageReader {
   std::string get_text() {
     const std::span<const std::byte> text = take(get<std::size_t>());
     return {reinterpret_cast<const char*>(text.data()), text.size()};
+  }
+  /// What `put_rank` wrote.
+  std::optional<int> get_rank() {
+    const auto rank = get<int>();
+    return rank >= 0 ? std::optional(rank) : std::nullopt;
   }
   Call get_call();
   std::span<const std::byte> rest() const { return rest_; }

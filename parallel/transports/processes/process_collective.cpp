@@ -101,7 +101,7 @@ ProcessCollective::ProcessCollective(ProgressEngine& engine, std::shared_ptr<con
       group_(std::move(group)),
       call_(std::move(call)),
       piece_bytes_(piece_bytes),
-      offers_(engine, {group_->id, call_.sequence, -1}) {
+      offers_(engine, {group_->id, call_.sequence}) {
   whole_ = whole_of(offered);
   offers_.put(0, std::move(offered), group_->members, call_, whole_);
   engine_.poll();

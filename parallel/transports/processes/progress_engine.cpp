@@ -64,7 +64,7 @@ MessageWriter& ProgressEngine::begin(Kind kind, const CallName& name) {
   begin(kind, section_);
   message_.put(name.group);
   message_.put(name.sequence);
-  message_.put(name.other >= 0);
+  message_.put(name.peer.has_value());
   return message_;
 }
 
@@ -159,9 +159,10 @@ void ProgressEngine::sort(int from, MessageReader& message) {
       if (section == section_) path_->receive_message(from, message);
       return;
     case Kind::failed: {
-      const auto reason = message.get<Failure::Kind>();
-      std::string why = message.get_text();
-      return remember_failure(section_of(section), from, {reason, std::move(why), message.get<std::int32_t>()});
+      Failure failure{.kind = message.get<Failure::Kind>()};
+      failure.why = message.get_text();
+      failure.late_rank = message.get_rank();
+      return remember_failure(section_of(section), from, std::move(failure));
     }
     case Kind::ended:
       if (section == no_more_sections)
@@ -196,7 +197,7 @@ void ProgressEngine::open_exchange(int from, Kind kind, std::uint64_t section, M
   CallName name;
   name.group = message.get<std::uint64_t>();
   name.sequence = message.get<std::uint64_t>();
-  name.other = message.get<bool>() ? from : -1;
+  if (message.get<bool>()) name.peer = from;
   if (kind == Kind::call || kind == Kind::content || kind == Kind::ready) {
     Arrival& arrival = section_of(section).arrivals[{name, from}];
     if (kind == Kind::ready) {

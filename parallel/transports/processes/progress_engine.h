@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -16,7 +17,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "framework/tensors/tensor.h"
@@ -36,11 +36,9 @@ class Mark;
 struct CallName {
   std::uint64_t group = 0;
   std::uint64_t sequence = 0;
-  /// World rank of the peer of a send or receive; -1 for a collective.
-  int other = -1;
-  bool operator<(const CallName& name) const {
-    return std::tie(group, sequence, other) < std::tie(name.group, name.sequence, name.other);
-  }
+  /// World rank of the peer of a send or receive; nothing for a collective.
+  std::optional<int> peer{};
+  auto operator<=>(const CallName&) const = default;
 };
 
 /// A part of an offered tensor, which its receiver requests once it has the memory for it.
@@ -171,7 +169,7 @@ class ProgressEngine {
   struct Section {
     std::map<std::pair<CallName, int>, Arrival> arrivals;
     std::map<int, Failure> failures;
-    int first_failed = -1;
+    std::optional<int> first_failed;
     std::vector<bool> ended;
     // For a section that failed while rank 0 did not respond: the ranks that know this and respond, the time since
     // this rank knows it, and whether one of them has reported it.

@@ -89,9 +89,9 @@ void ProgressEngine::check_time() {
 
 void ProgressEngine::check() {
   const Section& section = section_of(section_);
-  if (section.first_failed >= 0)
-    fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(waiting_->call), section.first_failed,
-                  section.failures.at(section.first_failed).why);
+  if (section.first_failed)
+    fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(waiting_->call), *section.first_failed,
+                  section.failures.at(*section.first_failed).why);
   const auto peer = static_cast<std::size_t>(waiting_->peer());
   if (const std::optional<std::string> why = lost(waiting_->peer()))
     fail<RankFailed>("{}: {}", to_string(waiting_->call), *why);
@@ -157,7 +157,7 @@ void ProgressEngine::report(const Failure& failure, std::uint64_t section) {
   begin(Kind::failed, section);
   message_.put(failure.kind);
   message_.put_text(failure.why);
-  message_.put(failure.late);
+  message_.put_rank(failure.late_rank);
   send_to_all();
 }
 
@@ -167,7 +167,7 @@ std::chrono::milliseconds ProgressEngine::grace(const Section& section) const {
   for (int p = 0; p < size(); ++p) {
     const auto i = static_cast<std::size_t>(p);
     const bool is_late = std::any_of(section.failures.begin(), section.failures.end(),
-                                     [p](const auto& failed) { return failed.second.late == p; });
+                                     [p](const auto& failed) { return failed.second.late_rank == p; });
     if (section.ended[i] || left_[i] || is_late) continue;
     if (!wire_->is_silent(p)) return std::clamp(timeout_, min_grace, max_grace);
     grace = grace_of_silent;
@@ -205,7 +205,7 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
 void ProgressEngine::report_for_leader() {
   Section& section = section_of(section_);
   const auto late = std::find_if(section.failures.begin(), section.failures.end(),
-                                 [](const auto& failed) { return failed.second.late == 0; });
+                                 [](const auto& failed) { return failed.second.late_rank == 0; });
   const bool is_known_late = late != section.failures.end();
   if (!is_known_late && !wire_->is_silent(0)) return;
   const auto announce = [&](bool is_reported) {
@@ -222,7 +222,7 @@ void ProgressEngine::report_for_leader() {
   if (section.silence->look() < max_silence) return;
   section.is_reported = true;
   announce(true);
-  const Failure& failure = is_known_late ? late->second : section.failures.at(section.first_failed);
+  const Failure& failure = is_known_late ? late->second : section.failures.at(*section.first_failed);
   if (on_silent_leader_) on_silent_leader_(failure.why);
 }
 
