@@ -23,7 +23,7 @@ std::size_t step_of(int written) {
 ProgressEngine::ProgressEngine(std::unique_ptr<Wire> wire)
     : wire_(std::move(wire)),
       left_(static_cast<std::size_t>(wire_->size())),
-      is_crowded_(wire_->local_size() > static_cast<int>(std::thread::hardware_concurrency())) {}
+      is_oversubscribed_(wire_->local_size() > static_cast<int>(std::thread::hardware_concurrency())) {}
 
 ProgressEngine::~ProgressEngine() {
   // Memory that the wire may still write to must outlive it: these tensors stay until the process ends.
@@ -113,7 +113,7 @@ std::shared_ptr<Transfer> ProgressEngine::fetch_elements(int from, const CallNam
 // ---- arriving messages ---------------------------------------------------------------------------------------------
 
 void ProgressEngine::poll() {
-  while (const std::optional<Wire::Frame> frame = wire_->next_frame()) deliver(*frame);
+  while (const std::optional<Wire::Frame> frame = wire_->next_frame()) receive_frame(*frame);
   while (const std::optional<Wire::Gone> gone = wire_->next_gone()) lose(*gone);
   path_->progress();
   if (transfers_.empty()) return;
@@ -121,23 +121,23 @@ void ProgressEngine::poll() {
   std::erase_if(transfers_, [](const std::shared_ptr<Transfer>& transfer) { return transfer->is_done; });
 }
 
-void ProgressEngine::deliver(const Wire::Frame& frame) {
+void ProgressEngine::receive_frame(const Wire::Frame& frame) {
   const int from = frame.from;
   const auto unfinished = unfinished_.find(from);
-  if (unfinished == unfinished_.end() && !frame.more_follow) return open(from, frame.content);
+  if (unfinished == unfinished_.end() && !frame.more_follow) return receive_message(from, frame.content);
   std::vector<std::byte>& message = unfinished_[from];
   message.insert(message.end(), frame.content.begin(), frame.content.end());
   if (frame.more_follow) return;
   const std::vector<std::byte> whole = std::move(message);
   unfinished_.erase(from);
-  open(from, whole);
+  receive_message(from, whole);
 }
 
 /// A message that cannot be read is a failure of this process's part, which names the sender.
-void ProgressEngine::open(int from, std::span<const std::byte> content) {
+void ProgressEngine::receive_message(int from, std::span<const std::byte> content) {
   try {
     MessageReader message(content);
-    sort(from, message);
+    dispatch(from, message);
   } catch (const MalformedMessage& error) {
     if (section_of(section_).failures.contains(rank())) return;
     report({Failure::Kind::rank_failed,
@@ -145,16 +145,17 @@ void ProgressEngine::open(int from, std::span<const std::byte> content) {
   }
 }
 
-void ProgressEngine::sort(int from, MessageReader& message) {
+void ProgressEngine::dispatch(int from, MessageReader& message) {
   const auto kind = message.get<Kind>();
   const auto section = message.get<std::uint64_t>();
   switch (kind) {
     case Kind::call:
     case Kind::content:
     case Kind::ready:
+      return keep_arrival(from, kind, section, message);
     case Kind::request:
     case Kind::taken:
-      return open_exchange(from, kind, section, message);
+      return dispatch_to_endpoint(from, kind, section, message);
     case Kind::path:
       if (section == section_) path_->receive_message(from, message);
       return;
@@ -162,7 +163,7 @@ void ProgressEngine::sort(int from, MessageReader& message) {
       Failure failure{.kind = message.get<Failure::Kind>()};
       failure.why = message.get_text();
       failure.late_rank = message.get_rank();
-      return remember_failure(section_of(section), from, std::move(failure));
+      return record_failure(section_of(section), from, std::move(failure));
     }
     case Kind::ended:
       if (section == no_more_sections)
@@ -175,13 +176,7 @@ void ProgressEngine::sort(int from, MessageReader& message) {
         probes_.emplace_back(from, std::move(chain));
       return;
     case Kind::waits_too:
-      if (!waiting_ || waiting_->number != message.get<std::uint64_t>()) return;
-      waiting_->peer_waited = waiting_->time.look();
-      if (from != waiting_->peer()) return;
-      waiting_->answered_in = message.get<std::uint64_t>();
-      // Among several peers, the one that does not respond is the late one.
-      waiting_->asked = (waiting_->asked + 1) % waiting_->peers.size();
-      return;
+      return receive_probe_answer(from, message);
     case Kind::gathered:
       gathered_[from].push_back(message.get_text());
       return;
@@ -193,23 +188,31 @@ void ProgressEngine::sort(int from, MessageReader& message) {
   fail<MalformedMessage>("a message of kind {}", static_cast<int>(kind));
 }
 
-void ProgressEngine::open_exchange(int from, Kind kind, std::uint64_t section, MessageReader& message) {
+/// Reads the name that `begin` wrote. For each of the two processes of a send or receive, the peer is the other one.
+CallName ProgressEngine::read_call_name(int from, MessageReader& message) {
   CallName name;
   name.group = message.get<std::uint64_t>();
   name.sequence = message.get<std::uint64_t>();
   if (message.get<bool>()) name.peer = from;
-  if (kind == Kind::call || kind == Kind::content || kind == Kind::ready) {
-    Arrival& arrival = section_of(section).arrivals[{name, from}];
-    if (kind == Kind::ready) {
-      arrival.ready.emplace(message.rest().begin(), message.rest().end());
-      return;
-    }
-    const auto step = step_of(message.get<int>());
-    if (kind == Kind::call) arrival.call = message.get_call();
-    const std::span<const std::byte> content = message.rest();
-    if (!content.empty()) arrival.content[step].emplace(content.begin(), content.end());
+  return name;
+}
+
+/// Keeps a message until this rank reaches the call, also one of a later section.
+void ProgressEngine::keep_arrival(int from, Kind kind, std::uint64_t section, MessageReader& message) {
+  const CallName name = read_call_name(from, message);
+  Arrival& arrival = section_of(section).arrivals[{name, from}];
+  if (kind == Kind::ready) {
+    arrival.ready.emplace(message.rest().begin(), message.rest().end());
     return;
   }
+  const auto step = step_of(message.get<int>());
+  if (kind == Kind::call) arrival.call = message.get_call();
+  const std::span<const std::byte> content = message.rest();
+  if (!content.empty()) arrival.content[step].emplace(content.begin(), content.end());
+}
+
+void ProgressEngine::dispatch_to_endpoint(int from, Kind kind, std::uint64_t section, MessageReader& message) {
+  const CallName name = read_call_name(from, message);
   // Without an endpoint, this rank's part has failed and was abandoned.
   const auto endpoint = endpoints_.find(name);
   if (section != section_ || endpoint == endpoints_.end()) return;
@@ -220,6 +223,16 @@ void ProgressEngine::open_exchange(int from, Kind kind, std::uint64_t section, M
     fail<MalformedMessage>("a message that requests {} bytes from byte {}, tag {}", request.slice.bytes,
                            request.slice.offset, request.tag);
   endpoint->second->on_request(from, request);
+}
+
+/// Another rank answers a probe: it waits, too.
+void ProgressEngine::receive_probe_answer(int from, MessageReader& message) {
+  if (!waiting_ || waiting_->number != message.get<std::uint64_t>()) return;
+  waiting_->peer_waited = waiting_->time.look();
+  if (from != waiting_->peer()) return;
+  waiting_->answered_in = message.get<std::uint64_t>();
+  // Among several peers, the one that does not respond is the late one.
+  waiting_->asked = (waiting_->asked + 1) % waiting_->peers.size();
 }
 
 /// Processes that have left may end. A section that the lost process has ended is complete, and other processes may be
@@ -234,11 +247,11 @@ void ProgressEngine::lose(const Wire::Gone& gone) {
   while (section_of(lacking).ended[p]) ++lacking;
   Section& section = section_of(lacking);
   if (section.failures.contains(gone.process)) return;  // it has reported the reason itself
-  remember_failure(section, gone.process, failure);
+  record_failure(section, gone.process, failure);
   report(failure, lacking);
 }
 
-void ProgressEngine::remember_failure(Section& section, int rank, Failure failure) {
+void ProgressEngine::record_failure(Section& section, int rank, Failure failure) {
   if (section.failures.empty()) section.first_failed = rank;
   section.failures.emplace(rank, std::move(failure));
 }

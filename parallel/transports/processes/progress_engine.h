@@ -150,7 +150,7 @@ class ProgressEngine {
   void report(const Failure& failure) { report(failure, section_); }
   /// Reports this exception, unless it only says that another rank failed, and abandons the path.
   void give_up(const std::exception_ptr& exception);
-  /// See Processes.
+  /// See Job.
   void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader) {
     on_silent_leader_ = std::move(on_silent_leader);
   }
@@ -179,17 +179,16 @@ class ProgressEngine {
   };
   /// The present wait of this process.
   struct Waiting {
-    Waiting(std::uint64_t n, const Call& c, std::span<const int> p, Awaited a, Clock::duration max_gap)
-        : number(n), call(c), peers(p), awaited(a), time(max_gap) {}
-    int peer() const { return peers[asked]; }
     std::uint64_t number;
     const Call& call;
     std::span<const int> peers;
     Awaited awaited;
-    std::size_t asked = 0;
-    std::uint64_t answered_in = 0;  // see WaitLink
     WaitedTime time;
+    std::size_t asked = 0;          // the index of the peer that is asked whether it waits, too
+    std::uint64_t answered_in = 0;  // see WaitLink
     Clock::duration peer_waited{};  // when the peer last reported that it waits itself
+
+    int peer() const { return peers[asked]; }
   };
   /// The section number of processes that have left.
   static constexpr std::uint64_t no_more_sections = std::numeric_limits<std::uint64_t>::max();
@@ -197,17 +196,20 @@ class ProgressEngine {
   Section& section_of(std::uint64_t number);
   void begin(Kind kind, std::uint64_t section);
   void send_to_all();
-  void deliver(const Wire::Frame& frame);
-  void open(int from, std::span<const std::byte> message);
-  void sort(int from, MessageReader& message);
-  void open_exchange(int from, Kind kind, std::uint64_t section, MessageReader& message);
+  void receive_frame(const Wire::Frame& frame);
+  void receive_message(int from, std::span<const std::byte> content);
+  void dispatch(int from, MessageReader& message);
+  static CallName read_call_name(int from, MessageReader& message);
+  void keep_arrival(int from, Kind kind, std::uint64_t section, MessageReader& message);
+  void dispatch_to_endpoint(int from, Kind kind, std::uint64_t section, MessageReader& message);
+  void receive_probe_answer(int from, MessageReader& message);
   void lose(const Wire::Gone& gone);
   void report(const Failure& failure, std::uint64_t section);
-  static void remember_failure(Section& section, int rank, Failure failure);
+  static void record_failure(Section& section, int rank, Failure failure);
   Clock::duration max_gap() const;
-  void wait_patiently(const std::function<bool()>& ready);
-  void check();
-  void check_time();
+  void poll_until(const std::function<bool()>& ready);
+  void check_for_failure();
+  void check_timeout();
   bool is_sending_to(int peer) const;
   WaitLink own_link() const;
   bool depends_on_peer() const;
@@ -218,7 +220,7 @@ class ProgressEngine {
   template <class Ready>
   bool wait_for_others(const Ready& ready);
   void report_for_leader();
-  void rest(int idle_polls) const;
+  void back_off(int idle_polls) const;
 
   std::unique_ptr<Wire> wire_;
   ElementPath* path_ = nullptr;
@@ -238,7 +240,7 @@ class ProgressEngine {
   std::optional<Waiting> waiting_;
   std::vector<std::pair<int, WaitChain>> probes_;  // that arrived in the present wait, with their senders
   DeadlockSearch deadlocks_;
-  bool is_crowded_;
+  bool is_oversubscribed_;  // more processes on this machine than cores
   bool is_broken_ = false;
   bool has_leader_ = true;  // rank 0 is not known to be silent for good
   std::function<void(const std::string& why)> on_silent_leader_;

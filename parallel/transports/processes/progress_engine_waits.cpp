@@ -33,13 +33,14 @@ void ProgressEngine::wait(const std::function<bool()>& ready, const Call& call, 
                           Awaited awaited) {
   try {
     if (ready()) return;
-    waiting_.emplace(++waits_, call, peers, awaited, max_gap());
+    waiting_.emplace(
+        Waiting{.number = ++waits_, .call = call, .peers = peers, .awaited = awaited, .time = WaitedTime(max_gap())});
     const auto no_longer_waiting = [this](void*) {
       waiting_.reset();
       probes_.clear();
     };
     const std::unique_ptr<void, decltype(no_longer_waiting)> scope(this, no_longer_waiting);
-    wait_patiently(ready);
+    poll_until(ready);
   } catch (const ElementsLost& error) {
     const RankFailed failure(fmt::format("{}: {}", to_string(call), error.what()));
     give_up(std::make_exception_ptr(failure));
@@ -60,26 +61,26 @@ ProgressEngine::Clock::duration ProgressEngine::max_gap() const {
   return std::clamp(timeout_ / 2, min_unseen, max_unseen);
 }
 
-void ProgressEngine::wait_patiently(const std::function<bool()>& ready) {
+void ProgressEngine::poll_until(const std::function<bool()>& ready) {
   const auto probe_interval = std::min(max_probe_interval, timeout_ / 4);
   Clock::time_point next_probe = Clock::now() + probe_interval;
   for (int idle_polls = 0;; ++idle_polls) {
     poll();
     if (ready()) return;
-    check();
-    check_time();
+    check_for_failure();
+    check_timeout();
     answer_probes();
     if (Clock::now() > next_probe) {
       next_probe = Clock::now() + probe_interval;
       probe();
     }
-    rest(idle_polls);
+    back_off(idle_polls);
   }
 }
 
 /// Time in which the peer itself waits is not counted against it: the rank that it waits for is late. A chain of
 /// waiting ranks has at most as many links as there are ranks.
-void ProgressEngine::check_time() {
+void ProgressEngine::check_timeout() {
   const Clock::duration passed = waiting_->time.look();
   if (passed - waiting_->peer_waited <= timeout_ && passed <= timeout_ * size()) return;
   const std::string why = fmt::format("{}: timed out after {} s waiting for rank {}", to_string(waiting_->call),
@@ -87,7 +88,7 @@ void ProgressEngine::check_time() {
   throw RankLate(why, waiting_->peer());
 }
 
-void ProgressEngine::check() {
+void ProgressEngine::check_for_failure() {
   const Section& section = section_of(section_);
   if (section.first_failed)
     fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(waiting_->call), *section.first_failed,
@@ -99,16 +100,16 @@ void ProgressEngine::check() {
     fail<RankFailed>("{}: rank {} has already finished", to_string(waiting_->call), peer);
 }
 
-void ProgressEngine::rest(int idle_polls) const {
+void ProgressEngine::back_off(int idle_polls) const {
   using std::chrono::microseconds;
-  const int patience = is_crowded_ ? 20 : 2000;
+  const int spins = is_oversubscribed_ ? 20 : 2000;
   // Transfers under way move only while this process polls.
-  if (idle_polls < patience || !transfers_.empty()) {
-    if (is_crowded_) std::this_thread::yield();
+  if (idle_polls < spins || !transfers_.empty()) {
+    if (is_oversubscribed_) std::this_thread::yield();
     return;
   }
-  const int naps = idle_polls - patience;
-  std::this_thread::sleep_for(microseconds(naps < 2000 ? 20 : naps < 20000 ? 100 : 1000));
+  const int sleeps = idle_polls - spins;
+  std::this_thread::sleep_for(microseconds(sleeps < 2000 ? 20 : sleeps < 20000 ? 100 : 1000));
 }
 
 WaitLink ProgressEngine::own_link() const {
@@ -153,7 +154,7 @@ bool ProgressEngine::is_sending_to(int peer) const {
 // ---- between sections ----------------------------------------------------------------------------------------------
 
 void ProgressEngine::report(const Failure& failure, std::uint64_t section) {
-  remember_failure(section_of(section), rank(), failure);
+  record_failure(section_of(section), rank(), failure);
   begin(Kind::failed, section);
   message_.put(failure.kind);
   message_.put_text(failure.why);
@@ -195,7 +196,7 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
       is_broken_ = since_failure->look() > grace(section_of(section_));
       if (is_broken_) has_leader_ = !section_of(section_).is_reported;
     }
-    rest(idle_polls);
+    back_off(idle_polls);
   }
   return false;
 }
@@ -291,7 +292,7 @@ void ProgressEngine::leave(int code) {
   const Clock::time_point deadline = Clock::now() + min_grace;
   for (int idle_polls = 0; has_leader_ && !left_[0] && !wire_->is_silent(0) && Clock::now() < deadline; ++idle_polls) {
     poll();
-    rest(idle_polls);
+    back_off(idle_polls);
   }
   // The launcher still has to pass on the last output of the processes.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
