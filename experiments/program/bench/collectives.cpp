@@ -172,7 +172,7 @@ class CollectivesBench {
     const Tensor y = in_place ? x : Tensor::empty_like(x);
     const auto values = [](const Tensor& t) { return std::span(t.as<float>(), static_cast<std::size_t>(t.numel())); };
     return seconds_of_call(rank.world, x, calls, rounds,
-                           [&] { settings_.job->plain(collective.peer, values(x), values(y)); });
+                           [&] { settings_.job->native_collective(collective.peer, values(x), values(y)); });
   }
 
   const BenchSettings& settings_;

@@ -135,8 +135,8 @@ void Job::set_on_silent_leader(std::function<void(const std::string& why)> on_si
   engine_->set_on_silent_leader(std::move(on_silent_leader));
 }
 
-bool Job::plain(Operation operation, std::span<float> in, std::span<float> out) {
-  return engine_->wire().plain(operation, in, out);
+bool Job::native_collective(Operation operation, std::span<float> in, std::span<float> out) {
+  return engine_->wire().native_collective(operation, in, out);
 }
 
 std::optional<std::string> Job::lost(int process) const {

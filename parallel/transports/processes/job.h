@@ -83,8 +83,8 @@ class Job {
   /// because rank 0 did not respond in time, once rank 0 has not responded for a second more and so cannot report it.
   void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader);
 
-  /// The library's own collective; see `Wire::plain`.
-  bool plain(Operation operation, std::span<float> in, std::span<float> out);
+  /// See Wire::native_collective.
+  bool native_collective(Operation operation, std::span<float> in, std::span<float> out);
 
   /// The reason why a process has ended before it left: `rank 1: its process has ended`. Nothing for others.
   std::optional<std::string> lost(int process) const;

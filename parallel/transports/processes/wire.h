@@ -70,10 +70,13 @@ class Wire {
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) = 0;
   virtual std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) = 0;
 
-  /// The library's own collective of f32 among all processes, with which benchmarks compare ours. `in` and `out` are
-  /// the library's arguments, with equal parts per process; the same span is reduced in place. `send` is a message from
-  /// process 0 to 1. Waits; returns false if the library has no such collective.
-  virtual bool plain(Operation operation, std::span<float> in, std::span<float> out) = 0;
+  /// Runs a collective that the wire's library itself provides (such as MPI_Allreduce) among all processes. Benchmarks
+  /// compare ours to it. `in` and `out` are the library's buffers, with equal parts per process; `all_reduce` works in
+  /// place where both are the same. `send` is a message from process 0 to process 1. Waits. Returns false if there is
+  /// no such collective. RankFailed with the library's message if it fails.
+  virtual bool native_collective(Operation /*operation*/, std::span<float> /*in*/, std::span<float> /*out*/) {
+    return false;
+  }
 
   /// Leaves this job, and agrees with the processes that are left on a new one, which this process then joins by
   /// itself: all but those that are lost, and of these as many as have been started again within `wait`, but no more

@@ -77,8 +77,8 @@ class HinderedWire : public Wire {
   std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) override {
     return wire_->receive(from, tag, data, bytes);
   }
-  bool plain(Operation operation, std::span<float> in, std::span<float> out) override {
-    return wire_->plain(operation, in, out);
+  bool native_collective(Operation operation, std::span<float> in, std::span<float> out) override {
+    return wire_->native_collective(operation, in, out);
   }
   void leave() override { wire_->leave(); }
   void abort(int code) override { wire_->abort(code); }

@@ -92,7 +92,6 @@ class LocalWire : public Wire {
     return begin(shared_.receives, shared_.sends, {from, rank_, tag}, data, bytes);
   }
 
-  bool plain(Operation, std::span<float>, std::span<float>) override { return false; }
   void leave() override {}
   void abort(int /*code*/) override { std::abort(); }
 

@@ -177,7 +177,7 @@ class MpiWire : public Wire {
     });
   }
 
-  bool plain(Operation operation, std::span<float> in, std::span<float> out) override {
+  bool native_collective(Operation operation, std::span<float> in, std::span<float> out) override {
     const int part = static_cast<int>(in.size()) / size_;
     const int all = static_cast<int>(in.size());
     float* const x = in.data();

@@ -90,8 +90,6 @@ class TcpWire : public Wire {
     return std::make_unique<TcpTransfer>(connection(from), std::move(elements), false);
   }
 
-  bool plain(Operation /*operation*/, std::span<float> /*in*/, std::span<float> /*out*/) override { return false; }
-
   std::optional<RankAssignment> regroup(const std::set<int>& lost, std::chrono::milliseconds wait,
                                         int enough) override {
     if (!listening_.is_open()) return {};
