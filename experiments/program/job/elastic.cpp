@@ -89,8 +89,9 @@ void check_goes_on(const std::filesystem::path& results) {
     fail<RankFailed>("{}: the job has ended without this process", results.string());
 }
 
-VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred, const Interruption& interruption,
-                             const Console& console, const std::function<VariantResult()>& run) {
+VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
+                             const Interruption& interruption, const Console& console,
+                             const std::function<VariantResult()>& run) {
   const std::optional<Restart> last = restart_of_environment();
   const bool may_restart = (last ? last->number : 0) < config.restarts;
   // A failure of a process that is still there, such as too little memory, would only happen again.
@@ -114,7 +115,7 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferre
   console.err << fmt::format("{}; the other processes restart the job\n", why) << std::flush;
   const double failed_at = unix_seconds();
   const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(config.wait));
-  const std::optional<RankAssignment> assignment = job.regroup(wait, preferred);
+  const std::optional<RankAssignment> assignment = job.regroup(wait, preferred_ranks);
   if (!assignment || interruption.signal != 0) fail<RankFailed>("{}", why);
   restart_as(*assignment, {.number = assignment->restarts, .why = why, .failed_at = failed_at});
 }

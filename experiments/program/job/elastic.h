@@ -32,10 +32,12 @@ void check_can_restart(const Job* job);
 void check_goes_on(const std::filesystem::path& results);
 
 /// Returns what `run` does, unless processes of the job end meanwhile. Then the others restart the job, as often as
-/// elastic.restarts allows, with up to `preferred` processes if lost ones come back, and this process runs the program
-/// again as its part in that; but not if it is asked to end. RankFailed if the others go on without this process.
-VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred, const Interruption& interruption,
-                             const Console& console, const std::function<VariantResult()>& run);
+/// elastic.restarts allows, with up to `preferred_ranks` processes if lost ones come back, and this process runs the
+/// program again as its part in that; but not if it is asked to end. RankFailed if the others go on without this
+/// process.
+VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
+                             const Interruption& interruption, const Console& console,
+                             const std::function<VariantResult()>& run);
 
 /// Runs the program again, with the rank that was assigned to this process.
 [[noreturn]] void restart_as(const RankAssignment& assignment, const Restart& restart);

@@ -151,8 +151,8 @@ bool Job::is_whole() const {
   return engine_->is_whole();
 }
 
-std::optional<RankAssignment> Job::regroup(std::chrono::milliseconds wait, int enough) {
-  return engine_->wire().regroup(engine_->missing(), wait, enough);
+std::optional<RankAssignment> Job::regroup(std::chrono::milliseconds wait, int preferred_ranks) {
+  return engine_->wire().regroup(engine_->missing(), wait, preferred_ranks);
 }
 
 void Job::leave(int code) {

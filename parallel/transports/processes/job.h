@@ -94,7 +94,7 @@ class Job {
   bool is_whole() const;
 
   /// See Wire::regroup; called on all processes that are left, after a section that failed. The missing ones are lost.
-  std::optional<RankAssignment> regroup(std::chrono::milliseconds wait, int enough);
+  std::optional<RankAssignment> regroup(std::chrono::milliseconds wait, int preferred_ranks);
 
   /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
   /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results. Does

@@ -79,11 +79,11 @@ class Wire {
   }
 
   /// Leaves this job, and agrees with the processes that are left on a new one, which this process then joins by
-  /// itself: all but those that are lost, and of these as many as have been started again within `wait`, but no more
-  /// than make `enough`. The last call. RankFailed if the others go on without this process; nothing for wires that
-  /// cannot do it.
+  /// itself. The new job has all processes that are not lost, and the lost ones that have been started again within
+  /// `wait`, as long as it has fewer than `preferred_ranks` processes. The last call. RankFailed if the others go on
+  /// without this process; nothing for wires that cannot do it.
   virtual std::optional<RankAssignment> regroup(const std::set<int>& /*lost*/, std::chrono::milliseconds /*wait*/,
-                                                int /*enough*/) {
+                                                int /*preferred_ranks*/) {
     return {};
   }
   /// Waits until all processes call it; nothing may be under way. The last call.

@@ -50,12 +50,12 @@ class ElasticJob {
   const std::set<int>& lost() const { return lost_; }
 
   /// The assignments of the processes that are left, by their old ranks.
-  std::map<int, RankAssignment> regroup(milliseconds wait, int enough) {
+  std::map<int, RankAssignment> regroup(milliseconds wait, int preferred_ranks) {
     std::map<int, std::future<RankAssignment>> running;
     for (std::size_t p = 0; p < wires_.size(); ++p)
       if (wires_[p] != nullptr)
         running[static_cast<int>(p)] =
-            std::async(std::launch::async, [=, this] { return *wires_[p]->regroup(lost_, wait, enough); });
+            std::async(std::launch::async, [=, this] { return *wires_[p]->regroup(lost_, wait, preferred_ranks); });
     std::map<int, RankAssignment> assignments;
     for (auto& [p, assigned] : running) assignments[p] = assigned.get();
     return assignments;

@@ -17,9 +17,9 @@ namespace {
 using Clock = TcpSocket::Clock;
 
 /// A process that is left still listens: a connection to it takes no longer than the network.
-constexpr std::chrono::seconds patience_to_connect{2};
+constexpr std::chrono::seconds max_connect_time{2};
 /// For bytes that have to cross the network.
-constexpr std::chrono::seconds patience_to_send{2};
+constexpr std::chrono::seconds max_send_time{2};
 
 class Regroup {
  public:
@@ -35,6 +35,7 @@ class Regroup {
 
   const TcpAddress& address(int rank) const { return now_.addresses[static_cast<std::size_t>(rank)]; }
   bool is_left(int rank) const { return !now_.lost.contains(rank); }
+  std::chrono::milliseconds max_wait() const { return std::max(now_.wait_for_lost, now_.wait_for_left); }
   RankAssignment assignment(int rank, int size, int restarts, int leader) const {
     return {.rank = rank,
             .size = size,
@@ -97,8 +98,8 @@ RankAssignment Regroup::lead() const {
   const auto begin = Clock::now();
   for (;;) {
     const bool are_all_here = are_left_ranks_here(others);
-    if (are_all_here && static_cast<int>(others.size()) + 1 >= now_.enough) break;
-    const auto end = begin + (are_all_here ? now_.wait : std::max(now_.wait, now_.patience));
+    if (are_all_here && static_cast<int>(others.size()) + 1 >= now_.preferred_ranks) break;
+    const auto end = begin + (are_all_here ? now_.wait_for_lost : max_wait());
     if (Clock::now() >= end) break;
     std::optional<TcpListener::Incoming> came = listener.next({}, end);
     if (!came) continue;
@@ -126,10 +127,10 @@ RankAssignment Regroup::lead() const {
 }
 
 std::optional<RankAssignment> Regroup::follow(int leader) const {
-  const TcpSocket socket = TcpSocket::try_connect(address(leader), Clock::now() + patience_to_connect);
+  const TcpSocket socket = TcpSocket::try_connect(address(leader), Clock::now() + max_connect_time);
   if (!socket.is_open()) return {};
-  const auto patience = is_left(leader) ? std::max(now_.wait, now_.patience) : std::chrono::milliseconds(0);
-  const auto end = Clock::now() + patience + patience_to_send;
+  const auto wait = is_left(leader) ? max_wait() : std::chrono::milliseconds(0);
+  const auto end = Clock::now() + wait + max_send_time;
   const TcpHello mine = hello();
   TcpReply header;
   TcpAssignment given;

@@ -21,12 +21,13 @@ struct Regrouping {
   std::string leader_host;            // of the rank 0 so far
   std::vector<TcpAddress> addresses;  // where each rank listens
   std::set<int> lost;                 // ranks that have ended, or do not respond
-  /// How long the leader waits for lost ranks, which may have been started again. It waits for no more than `enough`
-  /// processes.
-  std::chrono::milliseconds wait;
-  int enough = 1;
-  /// How long it waits for the others: one may notice the failure so much later than another.
-  std::chrono::milliseconds patience = std::chrono::seconds(10);
+  /// How long the leader waits for lost ranks, which may have been started again, while the job has fewer than
+  /// `preferred_ranks` processes.
+  std::chrono::milliseconds wait_for_lost;
+  int preferred_ranks = 1;
+  /// How long the leader waits for the ranks that are left, at least: one may notice the failure so much later than
+  /// another.
+  std::chrono::milliseconds wait_for_left = std::chrono::seconds(10);
 };
 
 /// Every process of the job that is left calls it, and listens at its address all the while. The new ranks are in the

@@ -91,7 +91,7 @@ class TcpWire : public Wire {
   }
 
   std::optional<RankAssignment> regroup(const std::set<int>& lost, std::chrono::milliseconds wait,
-                                        int enough) override {
+                                        int preferred_ranks) override {
     if (!listening_.is_open()) return {};
     part(std::chrono::seconds(1));
     return heddle::regroup({.launch = launch_,
@@ -99,8 +99,8 @@ class TcpWire : public Wire {
                             .leader_host = leader_host_,
                             .addresses = addresses_,
                             .lost = lost,
-                            .wait = wait,
-                            .enough = enough},
+                            .wait_for_lost = wait,
+                            .preferred_ranks = preferred_ranks},
                            listening_, secret_);
   }
   void leave() override { part(std::chrono::seconds(10)); }
