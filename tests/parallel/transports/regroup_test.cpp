@@ -213,7 +213,7 @@ TEST_CASE("regroup: nobody takes the rank of a process that is left, or has one 
   const std::map<int, RankAssignment> assignments = job.regroup(seconds(2), 3);
   CHECK(assignments.at(0).size == 2);
   CHECK(assignments.at(1).rank == 1);
-  const std::string why = "the job restarts without this process, whose rank it does not lack";
+  const std::string why = "the job restarts without this process: only elastic processes with a missing rank can join";
   CHECK(of_left.get() == why);
   CHECK(of_other.get() == why);
   CHECK(not_elastic.get() == why);

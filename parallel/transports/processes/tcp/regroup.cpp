@@ -24,7 +24,7 @@ constexpr std::chrono::seconds max_send_time{2};
 class Regroup {
  public:
   Regroup(const Regrouping& regrouping, const TcpSocket& listening, const JobSecret& secret)
-      : now_(regrouping), listening_(listening), secret_(secret) {}
+      : regrouping_(regrouping), listening_(listening), secret_(secret) {}
 
   RankAssignment lead() const;
   /// Nothing if that rank has ended. RankFailed if it is there and assigns no rank.
@@ -33,14 +33,14 @@ class Regroup {
  private:
   using Others = std::vector<TcpListener::Incoming>;
 
-  const TcpAddress& address(int rank) const { return now_.addresses[static_cast<std::size_t>(rank)]; }
-  bool is_left(int rank) const { return !now_.lost.contains(rank); }
-  std::chrono::milliseconds max_wait() const { return std::max(now_.wait_for_lost, now_.wait_for_left); }
+  const TcpAddress& address(int rank) const { return regrouping_.addresses[static_cast<std::size_t>(rank)]; }
+  bool is_left(int rank) const { return !regrouping_.lost.contains(rank); }
+  std::chrono::milliseconds max_wait() const { return std::max(regrouping_.wait_for_lost, regrouping_.wait_for_left); }
   RankAssignment assignment(int rank, int size, int restarts, int leader) const {
     return {.rank = rank,
             .size = size,
             .restarts = restarts,
-            .host = leader == 0 ? now_.leader_host : host_text(address(leader).host),
+            .host = leader == 0 ? regrouping_.leader_host : host_text(address(leader).host),
             .port = ntohs(address(leader).port),
             .listen_host = host_text(listening_.here().host)};
   }
@@ -48,43 +48,48 @@ class Regroup {
   bool is_member(const TcpHello& came) const;
   bool was_started_again(const TcpHello& came, const Others& others) const;
   bool are_left_ranks_here(const Others& others) const;
+  Others accept_others() const;
+  bool can_join(const TcpHello& came, const Others& others) const;
+  void put_in_order(Others& others) const;
+  std::optional<TcpAssignment> request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const;
 
-  const Regrouping& now_;
+  const Regrouping& regrouping_;
   const TcpSocket& listening_;
   const JobSecret& secret_;
 };
 
 TcpHello Regroup::hello() const {
   TcpHello hello;
-  hello.rank = now_.launch.rank;
-  hello.size = now_.launch.size;
-  hello.restarts = now_.launch.restarts;
+  hello.rank = regrouping_.launch.rank;
+  hello.size = regrouping_.launch.size;
+  hello.restarts = regrouping_.launch.restarts;
   hello.is_elastic = 1;
-  hello.job = now_.job;
-  hello.address = address(now_.launch.rank);
+  hello.job = regrouping_.job;
+  hello.address = address(regrouping_.launch.rank);
   return hello;
 }
 
-/// Whether it is one of the other ranks so far. A rank that was thought to be lost may be.
+/// Whether it is one of the other ranks so far, which may include a rank that was taken for lost.
 bool Regroup::is_member(const TcpHello& came) const {
-  return came.job == now_.job && came.restarts == now_.launch.restarts && came.size == now_.launch.size &&
-         came.rank >= 0 && came.rank < now_.launch.size && came.rank != now_.launch.rank;
+  return came.job == regrouping_.job && came.restarts == regrouping_.launch.restarts &&
+         came.size == regrouping_.launch.size && came.rank >= 0 && came.rank < regrouping_.launch.size &&
+         came.rank != regrouping_.launch.rank;
 }
 
-/// Whether it can be a lost rank: of the first restart that very rank, later any of the first start's.
+/// Whether it can be a lost rank: at the first restart only a rank that is lost, later any rank of the first start.
 bool Regroup::was_started_again(const TcpHello& came, const Others& others) const {
-  const int first_size = now_.launch.first_size != 0 ? now_.launch.first_size : now_.launch.size;
+  const int first_size = regrouping_.launch.first_size != 0 ? regrouping_.launch.first_size : regrouping_.launch.size;
   if (came.job != 0 || came.restarts != 0 || came.size != first_size || came.rank <= 0 || came.rank >= first_size)
     return false;
-  if (now_.launch.restarts == 0) return !is_left(came.rank);
-  const auto again = std::count_if(others.begin(), others.end(),
-                                   [](const TcpListener::Incoming& other) { return other.hello.job == 0; });
-  return again < static_cast<std::ptrdiff_t>(now_.lost.size()) + first_size - now_.launch.size;
+  if (regrouping_.launch.restarts == 0) return !is_left(came.rank);
+  const auto started_again = std::count_if(others.begin(), others.end(),
+                                           [](const TcpListener::Incoming& other) { return other.hello.job == 0; });
+  return started_again < static_cast<std::ptrdiff_t>(regrouping_.lost.size()) + first_size - regrouping_.launch.size;
 }
 
 bool Regroup::are_left_ranks_here(const Others& others) const {
-  for (int p = 0; p < now_.launch.size; ++p)
-    if (p != now_.launch.rank && is_left(p) &&
+  for (int p = 0; p < regrouping_.launch.size; ++p)
+    if (p != regrouping_.launch.rank && is_left(p) &&
         std::none_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
           return is_member(other.hello) && other.hello.rank == p;
         }))
@@ -93,58 +98,78 @@ bool Regroup::are_left_ranks_here(const Others& others) const {
 }
 
 RankAssignment Regroup::lead() const {
+  Others others = accept_others();
+  // Some may have ended while they waited.
+  std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
+  put_in_order(others);
+  std::vector<const TcpSocket*> sockets;
+  for (const TcpListener::Incoming& other : others) sockets.push_back(&other.socket);
+  const int restarts = regrouping_.launch.restarts + 1;
+  return assignment(0, assign_ranks(sockets, restarts), restarts, regrouping_.launch.rank);
+}
+
+/// The processes that connect, until enough of them are here or the time is over.
+Regroup::Others Regroup::accept_others() const {
   Others others;
   TcpListener listener(listening_, secret_);
   const auto begin = Clock::now();
   for (;;) {
     const bool are_all_here = are_left_ranks_here(others);
-    if (are_all_here && static_cast<int>(others.size()) + 1 >= now_.preferred_ranks) break;
-    const auto end = begin + (are_all_here ? now_.wait_for_lost : max_wait());
-    if (Clock::now() >= end) break;
+    if (are_all_here && static_cast<int>(others.size()) + 1 >= regrouping_.preferred_ranks) return others;
+    const auto end = begin + (are_all_here ? regrouping_.wait_for_lost : max_wait());
+    if (Clock::now() >= end) return others;
     std::optional<TcpListener::Incoming> came = listener.next({}, end);
     if (!came) continue;
-    const TcpHello& hello = came->hello;
-    const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
-      return other.hello.rank == hello.rank && other.hello.job == hello.job && other.socket.is_peer_open();
-    });
-    if (hello.is_elastic == 0 || is_here || (!is_member(hello) && !was_started_again(hello, others))) {
-      constexpr std::string_view why = "the job restarts without this process, whose rank it does not lack";
-      send_reply(came->socket, TcpReply::Kind::failed, std::as_bytes(std::span(why)));
-    } else {
+    if (can_join(came->hello, others)) {
       others.push_back(std::move(*came));
+    } else {
+      constexpr std::string_view why =
+          "the job restarts without this process: only elastic processes with a missing rank can join";
+      send_reply(came->socket, TcpReply::Kind::failed, std::as_bytes(std::span(why)));
     }
   }
-  // Some may have ended while they waited.
-  std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
+}
+
+bool Regroup::can_join(const TcpHello& came, const Others& others) const {
+  const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
+    return other.hello.rank == came.rank && other.hello.job == came.job && other.socket.is_peer_open();
+  });
+  return came.is_elastic != 0 && !is_here && (is_member(came) || was_started_again(came, others));
+}
+
+/// By their ranks so far. From the second restart on, the processes that were started again come last.
+void Regroup::put_in_order(Others& others) const {
   const auto order = [this](const TcpListener::Incoming& other) {
-    return std::pair(now_.launch.restarts > 0 && other.hello.job == 0, other.hello.rank);
+    return std::pair(regrouping_.launch.restarts > 0 && other.hello.job == 0, other.hello.rank);
   };
   std::sort(others.begin(), others.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
-  std::vector<const TcpSocket*> sockets;
-  for (const TcpListener::Incoming& other : others) sockets.push_back(&other.socket);
-  const int restarts = now_.launch.restarts + 1;
-  return assignment(0, assign_ranks(sockets, restarts), restarts, now_.launch.rank);
 }
 
 std::optional<RankAssignment> Regroup::follow(int leader) const {
   const TcpSocket socket = TcpSocket::try_connect(address(leader), Clock::now() + max_connect_time);
   if (!socket.is_open()) return {};
   const auto wait = is_left(leader) ? max_wait() : std::chrono::milliseconds(0);
-  const auto end = Clock::now() + wait + max_send_time;
-  const TcpHello mine = hello();
-  TcpReply header;
-  TcpAssignment given;
-  const auto read = [&](auto& value) {
-    return socket.read(std::as_writable_bytes(std::span(&value, 1)), end) == TcpSocket::Outcome::done;
-  };
-  if (connecting_handshake(socket, secret_, end).kind == HandshakeResult::Kind::done &&
-      socket.write(std::as_bytes(std::span(&mine, 1)), end) == TcpSocket::Outcome::done && read(header) &&
-      header.kind == TcpReply::Kind::assignment && header.bytes == sizeof(given) && read(given) && given.is_possible())
-    return assignment(given.rank, given.size, given.restarts, leader);
+  if (const std::optional<TcpAssignment> given = request_rank(socket, Clock::now() + wait + max_send_time))
+    return assignment(given->rank, given->size, given->restarts, leader);
   // A lost rank was perhaps only slow to end.
   if (!is_left(leader)) return {};
   fail<RankFailed>("rank {} at {} assigned no rank to this process: the job goes on without it", leader,
                    to_string(address(leader)));
+}
+
+/// Nothing if the leader does not assign a rank by the deadline.
+std::optional<TcpAssignment> Regroup::request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const {
+  const auto read = [&](auto& value) {
+    return socket.read(std::as_writable_bytes(std::span(&value, 1)), deadline) == TcpSocket::Outcome::done;
+  };
+  if (connecting_handshake(socket, secret_, deadline).kind != HandshakeResult::Kind::done) return {};
+  const TcpHello mine = hello();
+  if (socket.write(std::as_bytes(std::span(&mine, 1)), deadline) != TcpSocket::Outcome::done) return {};
+  TcpReply header;
+  TcpAssignment given;
+  if (!read(header) || header.kind != TcpReply::Kind::assignment || header.bytes != sizeof(given)) return {};
+  if (!read(given) || !given.is_possible()) return {};
+  return given;
 }
 
 }  // namespace
