@@ -63,8 +63,8 @@ class Wire {
   virtual void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) = 0;
   virtual std::optional<Frame> next_frame() = 0;
   /// Waits until all posted frames have left this process, which is about to wait elsewhere; false if they have not
-  /// within `patience`.
-  virtual bool flush(std::chrono::milliseconds patience) noexcept = 0;
+  /// within `timeout`.
+  virtual bool flush(std::chrono::milliseconds timeout) noexcept = 0;
 
   /// Any number of bytes; the receiver gives the same number and tag.
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) = 0;

@@ -70,7 +70,7 @@ class HinderedWire : public Wire {
     return {};
   }
 
-  bool flush(milliseconds patience) noexcept override { return wire_->flush(patience); }
+  bool flush(milliseconds timeout) noexcept override { return wire_->flush(timeout); }
   std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {
     return wire_->send(to, tag, data, bytes);
   }

@@ -33,7 +33,7 @@ class ElasticJob {
     for (int p = 0; p < size; ++p)
       threads.emplace_back([this, p, size, restarts] {
         const Launch launch{.rank = p, .size = size, .is_elastic = true, .restarts = restarts};
-        wires_[static_cast<std::size_t>(p)] = join_by_tcp(launch, point_, {.longest = seconds(20)}, secret);
+        wires_[static_cast<std::size_t>(p)] = join_by_tcp(launch, point_, {.timeout = seconds(20)}, secret);
       });
     for (std::thread& thread : threads) thread.join();
   }
@@ -77,7 +77,7 @@ std::vector<int> ranks_of(const std::map<int, RankAssignment>& assignments) {
 std::future<RankAssignment> started_again(int p, int n, const RendezvousAddress& point) {
   return std::async(std::launch::async, [=] {
     try {
-      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true}, point, {.longest = seconds(20)}, secret);
+      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true}, point, {.timeout = seconds(20)}, secret);
     } catch (const RankAssigned& found) {
       return found.assignment();
     }
@@ -117,7 +117,7 @@ TEST_CASE("regroup: the processes meet again at their leader's address, and can 
   for (int p : {0, 1})
     again.push_back(std::async(std::launch::async, [&, p] {
       const Launch launch{.rank = p, .size = 2, .is_elastic = true, .restarts = leader.restarts};
-      const auto wire = join_by_tcp(launch, {leader.host, leader.port}, {.longest = seconds(20)}, secret);
+      const auto wire = join_by_tcp(launch, {leader.host, leader.port}, {.timeout = seconds(20)}, secret);
       return wire->regroup({}, seconds(20), 2);
     }));
   for (int p : {0, 1}) {
@@ -182,7 +182,7 @@ TEST_CASE("regroup: where a process ends before it is back, the others restart o
     running[p] = std::async(std::launch::async, [=] {
       try {
         const Launch launch{.rank = p, .size = 4, .is_elastic = true, .restarts = 2, .listen_host = "127.0.0.1"};
-        (void)join_by_tcp(launch, point, {.longest = seconds(60), .restarting = seconds(1)}, secret);
+        (void)join_by_tcp(launch, point, {.timeout = seconds(60), .restart_timeout = seconds(1)}, secret);
       } catch (const RankAssigned& found) {
         return found.assignment();
       }
@@ -204,7 +204,7 @@ TEST_CASE("regroup: nobody takes the rank of a process that is left, or has one 
   job.kill(2);
   const auto refused = [&](const Launch& launch) {
     return std::async(std::launch::async, [&job, launch] {
-      return message_of([&] { (void)join_by_tcp(launch, job.point(), {.longest = seconds(20)}, secret); });
+      return message_of([&] { (void)join_by_tcp(launch, job.point(), {.timeout = seconds(20)}, secret); });
     });
   };
   std::future<std::string> of_left = refused({.rank = 1, .size = 3, .is_elastic = true});
@@ -237,12 +237,12 @@ TEST_CASE("regroup: strangers get no rank") {
 TEST_CASE("regroup: a process that comes too late is turned away, and a job that is not elastic has no assignments") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   std::future<std::unique_ptr<Wire>> first = std::async(std::launch::async, [&] {
-    return join_by_tcp({.rank = 0, .size = 2, .restarts = 1}, point, {.longest = seconds(20)}, secret);
+    return join_by_tcp({.rank = 0, .size = 2, .restarts = 1}, point, {.timeout = seconds(20)}, secret);
   });
-  CHECK_THROWS_WITH_AS(join_by_tcp({.rank = 1, .size = 2}, point, {.longest = seconds(20)}, secret),
+  CHECK_THROWS_WITH_AS(join_by_tcp({.rank = 1, .size = 2}, point, {.timeout = seconds(20)}, secret),
                        "the job has restarted without this process, which came too late", RankFailed);
   const std::unique_ptr<Wire> second =
-      join_by_tcp({.rank = 1, .size = 2, .restarts = 1}, point, {.longest = seconds(20)}, secret);
+      join_by_tcp({.rank = 1, .size = 2, .restarts = 1}, point, {.timeout = seconds(20)}, secret);
   CHECK_FALSE(second->regroup({}, seconds(1), 1));
   CHECK_FALSE(first.get()->regroup({}, seconds(1), 1));
 }

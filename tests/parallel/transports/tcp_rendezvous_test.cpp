@@ -170,10 +170,10 @@ TEST_CASE("sockets: a process that waits for long reports once which ranks are m
   const RendezvousAddress point{"127.0.0.1", free_port()};
   const auto said_by = [&](int rank) {
     std::vector<std::string> said;
-    const RendezvousPatience patience{.longest = milliseconds(200),
-                                      .silent = milliseconds(50),
+    const RendezvousTimeouts timeouts{.timeout = milliseconds(200),
+                                      .note_after = milliseconds(50),
                                       .on_note = [&said](const std::string& what) { said.push_back(what); }};
-    CHECK_THROWS_AS(join_by_tcp({rank, 3}, point, patience), RankFailed);
+    CHECK_THROWS_AS(join_by_tcp({rank, 3}, point, timeouts), RankFailed);
     return said;
   };
   CHECK(said_by(0) == std::vector{fmt::format("rank 0 waits at 127.0.0.1:{} for ranks 1, 2", point.port)});
@@ -218,11 +218,11 @@ TEST_CASE("the environment gives the address and the time limit of the rendezvou
   CHECK_FALSE(JobSecret::of_environment().is_set());
   const EnvironmentVariable secret("HEDDLE_JOB_SECRET", "of this job");
   CHECK(JobSecret::of_environment().is_set());
-  CHECK(rendezvous_patience_of_environment().longest == seconds(120));
-  const EnvironmentVariable patience("HEDDLE_RENDEZVOUS_SECONDS", "7");
-  CHECK(rendezvous_patience_of_environment().longest == seconds(7));
-  const EnvironmentVariable no_patience("HEDDLE_RENDEZVOUS_SECONDS", "0");
-  CHECK_THROWS_WITH_AS(rendezvous_patience_of_environment(),
+  CHECK(rendezvous_timeouts_of_environment().timeout == seconds(120));
+  const EnvironmentVariable timeout("HEDDLE_RENDEZVOUS_SECONDS", "7");
+  CHECK(rendezvous_timeouts_of_environment().timeout == seconds(7));
+  const EnvironmentVariable no_timeout("HEDDLE_RENDEZVOUS_SECONDS", "0");
+  CHECK_THROWS_WITH_AS(rendezvous_timeouts_of_environment(),
                        "HEDDLE_RENDEZVOUS_SECONDS: expected a number of [1, 86400], got '0'", InputError);
 }
 

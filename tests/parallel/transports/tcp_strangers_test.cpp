@@ -32,7 +32,7 @@ TEST_CASE("sockets: unknown connections delay no process, whether they are silen
   Joining second({1, 2}, point);
   CHECK(first.ended() == "joined");
   CHECK(second.ended() == "joined");
-  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience);
+  CHECK(TcpSocket::Clock::now() - begin < TcpListener::handshake_timeout);
 }
 
 TEST_CASE("sockets: a connection that sends nothing is closed after a while, and counts as no rank") {
@@ -41,8 +41,8 @@ TEST_CASE("sockets: a connection that sends nothing is closed after a while, and
   const TcpSocket silent = connected_to(point.port);
   const auto begin = TcpSocket::Clock::now();
   CHECK(is_sent_away(silent));
-  CHECK(TcpSocket::Clock::now() - begin > TcpListener::patience - milliseconds(100));
-  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience + milliseconds(1500));
+  CHECK(TcpSocket::Clock::now() - begin > TcpListener::handshake_timeout - milliseconds(100));
+  CHECK(TcpSocket::Clock::now() - begin < TcpListener::handshake_timeout + milliseconds(1500));
   CHECK(first.ended() == fmt::format("rank failed: rank 1 did not connect to 127.0.0.1:{} within 5 s", point.port));
 }
 
@@ -50,7 +50,7 @@ TEST_CASE("sockets: a process that knows the secret may be paused before it says
   const RendezvousAddress point{"127.0.0.1", free_port()};
   Joining first({0, 2}, point);
   const TcpSocket paused = joined_to(point.port);
-  std::this_thread::sleep_for(TcpListener::patience + milliseconds(500));
+  std::this_thread::sleep_for(TcpListener::handshake_timeout + milliseconds(500));
   say(paused, hello_of(1, 2));
   CHECK(first.ended() == "joined");
 }
@@ -172,7 +172,7 @@ TEST_CASE("sockets: more silent strangers than a listener holds do not keep the 
   CHECK(first.ended() == "joined");
   CHECK(second.ended() == "joined");
   CHECK(third.ended() == "joined");
-  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience);
+  CHECK(TcpSocket::Clock::now() - begin < TcpListener::handshake_timeout);
 }
 
 TEST_CASE("sockets: a stranger that sends a byte now and then is closed as early as one that sends nothing") {
@@ -188,17 +188,17 @@ TEST_CASE("sockets: a stranger that sends a byte now and then is closed as early
     std::this_thread::sleep_for(milliseconds(100));
   }
   CHECK(sent < bytes.size());
-  CHECK(TcpSocket::Clock::now() - begin < TcpListener::patience + milliseconds(1500));
+  CHECK(TcpSocket::Clock::now() - begin < TcpListener::handshake_timeout + milliseconds(1500));
   CHECK(first.ended() == fmt::format("rank failed: rank 1 did not connect to 127.0.0.1:{} within 4 s", point.port));
 }
 
 TEST_CASE("sockets: a job without a secret that other machines could reach reports this once; others do not") {
   const auto notes = [](const std::string& host, const JobSecret& secret, const std::string& interface) {
     std::vector<std::string> said;
-    const RendezvousPatience patience{.longest = milliseconds(50),
+    const RendezvousTimeouts timeouts{.timeout = milliseconds(50),
                                       .on_note = [&said](const std::string& what) { said.push_back(what); }};
     const RendezvousAddress point{host, free_port(), interface};
-    CHECK_THROWS_AS(join_by_tcp({0, 2}, point, patience, secret), RankFailed);
+    CHECK_THROWS_AS(join_by_tcp({0, 2}, point, timeouts, secret), RankFailed);
     for (std::string& text : said)
       if (const std::size_t at = text.find(fmt::format(":{}", point.port)); at != std::string::npos)
         text.replace(at, std::string::npos, ":PORT" + text.substr(text.find(' ', at)));

@@ -83,7 +83,7 @@ class LocalWire : public Wire {
     return Frame{read_.from, read_.content, read_.more_follow};
   }
 
-  bool flush(std::chrono::milliseconds /*patience*/) noexcept override { return true; }
+  bool flush(std::chrono::milliseconds /*timeout*/) noexcept override { return true; }
 
   std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {
     return begin(shared_.sends, shared_.receives, {rank_, to, tag}, const_cast<void*>(data), bytes);

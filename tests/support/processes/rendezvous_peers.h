@@ -19,10 +19,10 @@ namespace heddle::test {
 class Joining {
  public:
   Joining(const Launch& launch, const RendezvousAddress& point,
-          std::chrono::milliseconds patience = std::chrono::seconds(20), const JobSecret& secret = {})
-      : thread_([this, launch, point, patience, secret] {
+          std::chrono::milliseconds timeout = std::chrono::seconds(20), const JobSecret& secret = {})
+      : thread_([this, launch, point, timeout, secret] {
           try {
-            wire_ = join_by_tcp(launch, point, {.longest = patience}, secret);
+            wire_ = join_by_tcp(launch, point, {.timeout = timeout}, secret);
             ended_ = "joined";
           } catch (const InputError& error) {
             ended_ = std::string("wrong input: ") + error.what();

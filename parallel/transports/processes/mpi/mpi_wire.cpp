@@ -151,8 +151,8 @@ class MpiWire : public Wire {
                  status.MPI_TAG == more_follow_tag};
   }
 
-  bool flush(std::chrono::milliseconds patience) noexcept override {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+  bool flush(std::chrono::milliseconds timeout) noexcept override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
     for (Slot& slot : outgoing_)
       for (;;) {
         int gone = 0;

@@ -108,8 +108,8 @@ std::shared_ptr<Channel> NcclPath::open(const Group& group) {
 
 void NcclPath::abandon() noexcept {
   // NCCL may wait for the other ranks' ends of its communicators, and these for the message that this one has failed.
-  constexpr std::chrono::seconds patience{1};
-  (void)engine_.wire().flush(patience);
+  constexpr std::chrono::seconds timeout{1};
+  (void)engine_.wire().flush(timeout);
   // NCCL ends what has begun. Operations that still wait for the device's own work, which waits for no rank, begin
   // first.
   device_.backend().settle();

@@ -46,7 +46,7 @@ void TcpListener::note_turned_away(const TcpAddress& from, std::string_view why)
 /// Reads what has arrived of the handshake and the hello, and no more.
 TcpListener::State TcpListener::progress(Pending& pending) {
   if (const State state = pending.handshake.progress(pending.socket, secret_); state != State::done) return state;
-  if (!std::exchange(pending.is_proved, true)) pending.end = TcpSocket::Clock::now() + proved_patience;
+  if (!std::exchange(pending.is_proved, true)) pending.end = TcpSocket::Clock::now() + hello_timeout;
   const std::span<std::byte> rest = std::as_writable_bytes(std::span(&pending.hello, 1)).subspan(pending.read);
   const std::optional<std::size_t> count = pending.socket.read_some(rest);
   if (!count) return State::refused;
@@ -61,7 +61,7 @@ std::vector<TcpListener::Pending>::iterator TcpListener::oldest_unproved() {
 TcpListener::Deadline TcpListener::next_accept(Deadline now) {
   if (pending_.size() < max_pending) return now;
   const auto oldest = oldest_unproved();
-  return oldest != pending_.end() ? oldest->since + crowded_patience : pending_.front().end;
+  return oldest != pending_.end() ? oldest->since + crowded_timeout : pending_.front().end;
 }
 
 /// Waits until a process connects, which it returns, or sends something, or a time limit has passed.

@@ -34,13 +34,13 @@ class TcpListener {
  public:
   using Deadline = TcpSocket::Deadline;
   /// A connection that has not finished its handshake within this time is closed.
-  static constexpr std::chrono::seconds patience{2};
+  static constexpr std::chrono::seconds handshake_timeout{2};
   /// The time in which a process that knows the secret sends its hello: on a busy machine it may not run for a while.
-  static constexpr std::chrono::seconds proved_patience{10};
+  static constexpr std::chrono::seconds hello_timeout{10};
   /// So many connections may be without a hello. Then the oldest that has not finished its handshake within
-  /// `crowded_patience` is closed for a new one; others wait in the system's queue.
+  /// `crowded_timeout` is closed for a new one; others wait in the system's queue.
   static constexpr std::size_t max_pending = 128;
-  static constexpr std::chrono::milliseconds crowded_patience{100};
+  static constexpr std::chrono::milliseconds crowded_timeout{100};
 
   /// Accepts connections to this socket from processes that know the secret. Both outlive the listener.
   TcpListener(const TcpSocket& listening, const JobSecret& secret) : listening_(listening), secret_(secret) {}
@@ -64,7 +64,7 @@ class TcpListener {
   struct Pending {
     TcpSocket socket;
     Deadline since;
-    Deadline end = since + patience;
+    Deadline end = since + handshake_timeout;
     AcceptingHandshake handshake{};
     bool is_proved = false;
     TcpHello hello{};

@@ -17,9 +17,9 @@ namespace {
 using Clock = TcpSocket::Clock;
 
 /// A process that is left still listens: a connection to it takes no longer than the network.
-constexpr std::chrono::seconds max_connect_time{2};
+constexpr std::chrono::seconds connect_timeout{2};
 /// For bytes that have to cross the network.
-constexpr std::chrono::seconds max_send_time{2};
+constexpr std::chrono::seconds send_timeout{2};
 
 class Regroup {
  public:
@@ -146,10 +146,10 @@ void Regroup::put_in_order(Others& others) const {
 }
 
 std::optional<RankAssignment> Regroup::follow(int leader) const {
-  const TcpSocket socket = TcpSocket::try_connect(address(leader), Clock::now() + max_connect_time);
+  const TcpSocket socket = TcpSocket::try_connect(address(leader), Clock::now() + connect_timeout);
   if (!socket.is_open()) return {};
   const auto wait = is_left(leader) ? max_wait() : std::chrono::milliseconds(0);
-  if (const std::optional<TcpAssignment> given = request_rank(socket, Clock::now() + wait + max_send_time))
+  if (const std::optional<TcpAssignment> given = request_rank(socket, Clock::now() + wait + send_timeout))
     return assignment(given->rank, given->size, given->restarts, leader);
   // A lost rank was perhaps only slow to end.
   if (!is_left(leader)) return {};

@@ -29,12 +29,12 @@ double seconds_of(std::chrono::milliseconds time) {
 
 class Rendezvous {
  public:
-  Rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience,
+  Rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousTimeouts& timeouts,
              const JobSecret& secret)
       : launch_(launch),
         point_(point),
         place_(fmt::format("{}:{}", point.host, point.port)),
-        patience_(patience),
+        timeouts_(timeouts),
         secret_(secret),
         leader_address_(TcpSocket::address_of(point.host, point.port)),
         sockets_(static_cast<std::size_t>(launch.size)),
@@ -48,10 +48,10 @@ class Rendezvous {
   TcpSocket& socket(int p) { return sockets_[static_cast<std::size_t>(p)]; }
   TcpHello& hello(int p) { return hellos_[static_cast<std::size_t>(p)]; }
   std::string leader() const { return "rank 0 at " + place_; }
-  Deadline deadline() const { return TcpSocket::Clock::now() + patience_.longest; }
-  Deadline notice() const { return TcpSocket::Clock::now() + patience_.silent; }
+  Deadline deadline() const { return TcpSocket::Clock::now() + timeouts_.timeout; }
+  Deadline notice() const { return TcpSocket::Clock::now() + timeouts_.note_after; }
   void note(const std::string& what) const {
-    if (patience_.on_note) patience_.on_note(what);
+    if (timeouts_.on_note) timeouts_.on_note(what);
   }
   void report_wait(const std::string& what) const { note(fmt::format("rank {} waits {}", launch_.rank, what)); }
   [[noreturn]] static void lost(const std::string& whom) {
@@ -80,7 +80,7 @@ class Rendezvous {
   const Launch& launch_;
   const RendezvousAddress& point_;
   std::string place_;
-  const RendezvousPatience& patience_;
+  const RendezvousTimeouts& timeouts_;
   const JobSecret& secret_;
   TcpAddress leader_address_;
   TcpSocket listening_;
@@ -205,7 +205,7 @@ bool Rendezvous::prove(int p, const std::string& whom, Deadline end) {
     case Kind::closed:
       return false;
     case Kind::late:
-      fail<RankFailed>("{} did not answer within {} s", whom, seconds_of(patience_.longest));
+      fail<RankFailed>("{} did not answer within {} s", whom, seconds_of(timeouts_.timeout));
     case Kind::other_program:
       fail<InputError>("{}what is there is not a process of this program: {}",
                        p == 0 ? "MASTER_ADDR and MASTER_PORT: " : "", whom);
@@ -227,7 +227,8 @@ bool Rendezvous::prove(int p, const std::string& whom, Deadline end) {
 void Rendezvous::receive() {
   TcpListener listener(listening_, secret_);
   const bool can_restart = launch_.rank == 0 && launch_.is_elastic && launch_.restarts > 0;
-  const Deadline end = can_restart ? std::min(deadline(), TcpSocket::Clock::now() + patience_.restarting) : deadline();
+  const Deadline end =
+      can_restart ? std::min(deadline(), TcpSocket::Clock::now() + timeouts_.restart_timeout) : deadline();
   Deadline next_look = std::min(end, notice());
   for (;;) {
     std::vector<int> missing;
@@ -244,7 +245,7 @@ void Rendezvous::receive() {
     if (!incoming && can_restart) restart_without_missing();
     if (!incoming)
       fail<RankFailed>("{} did not connect to {} within {} s{}", whom,
-                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds_of(patience_.longest),
+                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds_of(timeouts_.timeout),
                        listener.turned_away());
     if (turn_away_stray(listener, *incoming)) continue;
     TcpHello came = incoming->hello;
@@ -309,7 +310,7 @@ void Rendezvous::read(std::span<std::byte> bytes, Deadline end) {
   const TcpSocket::Outcome outcome = socket(0).read(bytes, end);
   if (outcome == TcpSocket::Outcome::closed) lost(leader());
   if (outcome == TcpSocket::Outcome::late)
-    fail<RankFailed>("{} did not answer within {} s", leader(), seconds_of(patience_.longest + grace));
+    fail<RankFailed>("{} did not answer within {} s", leader(), seconds_of(timeouts_.timeout + grace));
 }
 
 std::string Rendezvous::read_text(std::uint32_t bytes, Deadline end) {
@@ -372,13 +373,13 @@ TcpAddress Rendezvous::reachable(TcpAddress address) const {
 
 }  // namespace
 
-RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousPatience& patience,
+RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousTimeouts& timeouts,
                             const JobSecret& secret) {
   if (launch.size < 1 || launch.size > max_ranks)
     fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", max_ranks, launch.size);
   if (launch.rank < 0 || launch.rank >= launch.size)
     fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
-  Rendezvous rendezvous(launch, point, patience, secret);
+  Rendezvous rendezvous(launch, point, timeouts, secret);
   if (launch.rank == 0)
     rendezvous.run_leader();
   else

@@ -30,13 +30,13 @@ std::optional<RendezvousAddress> rendezvous_address_of_environment() {
   return RendezvousAddress{value_of("MASTER_ADDR"), port, interface != nullptr ? interface : ""};
 }
 
-RendezvousPatience rendezvous_patience_of_environment() {
+RendezvousTimeouts rendezvous_timeouts_of_environment() {
   const char* const text = value_of("HEDDLE_RENDEZVOUS_SECONDS");
   if (text == nullptr) return {};
   const int seconds = number_of<int>(text).value_or(0);
   if (seconds < 1 || seconds > 86400)
     fail<InputError>("HEDDLE_RENDEZVOUS_SECONDS: expected a number of [1, 86400], got '{}'", text);
-  return {.longest = std::chrono::seconds(seconds)};
+  return {.timeout = std::chrono::seconds(seconds)};
 }
 
 void check_rendezvous_of_environment() {

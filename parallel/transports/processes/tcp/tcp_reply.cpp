@@ -7,13 +7,13 @@ namespace heddle {
 namespace {
 
 // For bytes that only have to cross the network.
-constexpr std::chrono::seconds patience_to_send_reply{10};
+constexpr std::chrono::seconds reply_timeout{10};
 
 }  // namespace
 
 void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content) {
   const TcpReply header{.kind = kind, .bytes = static_cast<std::uint32_t>(content.size())};
-  const TcpSocket::Deadline end = TcpSocket::Clock::now() + patience_to_send_reply;
+  const TcpSocket::Deadline end = TcpSocket::Clock::now() + reply_timeout;
   if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
 }
 

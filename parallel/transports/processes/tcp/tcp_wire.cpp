@@ -59,8 +59,8 @@ class TcpWire : public Wire {
     for (TcpConnection& other : connections_) other.progress();
     return first_frame();
   }
-  bool flush(std::chrono::milliseconds patience) noexcept override {
-    const auto deadline = TcpSocket::Clock::now() + patience;
+  bool flush(std::chrono::milliseconds timeout) noexcept override {
+    const auto deadline = TcpSocket::Clock::now() + timeout;
     for (;;) {
       for (TcpConnection& other : connections_) other.write();
       if (std::none_of(connections_.begin(), connections_.end(), std::mem_fn(&TcpConnection::has_messages)))
@@ -93,7 +93,7 @@ class TcpWire : public Wire {
   std::optional<RankAssignment> regroup(const std::set<int>& lost, std::chrono::milliseconds wait,
                                         int preferred_ranks) override {
     if (!listening_.is_open()) return {};
-    part(std::chrono::seconds(1));
+    disconnect(std::chrono::seconds(1));
     return heddle::regroup({.launch = launch_,
                             .job = job_,
                             .leader_host = leader_host_,
@@ -103,8 +103,8 @@ class TcpWire : public Wire {
                             .preferred_ranks = preferred_ranks},
                            listening_, secret_);
   }
-  void leave() override { part(std::chrono::seconds(10)); }
-  void abort(int /*code*/) override { part(std::chrono::milliseconds(500)); }
+  void leave() override { disconnect(std::chrono::seconds(10)); }
+  void abort(int /*code*/) override { disconnect(std::chrono::milliseconds(500)); }
 
  private:
   static std::shared_ptr<TcpConnection::Elements> make_elements(int tag, void* data, std::int64_t bytes) {
@@ -113,8 +113,8 @@ class TcpWire : public Wire {
   }
   /// The last messages are still to be written, and those of the peers to be read: a connection that closes earlier may
   /// lose both.
-  void part(std::chrono::milliseconds patience) {
-    const auto deadline = TcpSocket::Clock::now() + patience;
+  void disconnect(std::chrono::milliseconds timeout) {
+    const auto deadline = TcpSocket::Clock::now() + timeout;
     for (TcpConnection& other : connections_) other.end_writing();
     const auto is_over = [](const TcpConnection& other) { return !other.is_open() || other.is_gone(); };
     while (!std::all_of(connections_.begin(), connections_.end(), is_over) && TcpSocket::Clock::now() < deadline) {
@@ -149,8 +149,8 @@ class TcpWire : public Wire {
 }  // namespace
 
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,
-                                  const RendezvousPatience& patience, const JobSecret& secret) {
-  return std::make_unique<TcpWire>(launch, address, rendezvous(launch, address, patience, secret), secret);
+                                  const RendezvousTimeouts& timeouts, const JobSecret& secret) {
+  return std::make_unique<TcpWire>(launch, address, rendezvous(launch, address, timeouts, secret), secret);
 }
 
 }  // namespace heddle

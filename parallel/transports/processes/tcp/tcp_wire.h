@@ -11,7 +11,7 @@
 
 namespace heddle {
 
-/// Connects this process with all others of the launch. It waits for them as long as `patience` says, and as long again
+/// Connects this process with all others of the launch. It waits for them for `timeouts.timeout`, and as long again
 /// for higher ranks once all are known. RankFailed names the ranks that did not connect, or disconnected; InputError
 /// says what is wrong with the launch or the address, or that these processes are not of one job. Connections of
 /// programs that do not know the secret are closed, and so are those of ranks of a job with another number of ranks.
@@ -19,6 +19,6 @@ namespace heddle {
 ///
 /// The end of a process is noticed at once, a machine that does not answer after 60 s (tcp_socket.h).
 std::unique_ptr<Wire> join_by_tcp(const Launch& launch, const RendezvousAddress& address,
-                                  const RendezvousPatience& patience = {}, const JobSecret& secret = {});
+                                  const RendezvousTimeouts& timeouts = {}, const JobSecret& secret = {});
 
 }  // namespace heddle
