@@ -32,15 +32,15 @@ std::optional<TcpListener::Incoming> TcpListener::next(std::span<const TcpSocket
       const std::string why = pending->handshake.why_refused();
       pending = pending_.erase(pending);
       if (state == State::done) return incoming;
-      if (!why.empty()) note_turned_away(incoming.socket.there(), why);
+      if (!why.empty()) record_rejection(incoming.socket.there(), why);
     }
     if (now >= deadline) return {};
     if (wait(known, deadline)) accept();
   }
 }
 
-void TcpListener::note_turned_away(const TcpAddress& from, std::string_view why) {
-  turned_away_ = fmt::format("; a process at {} was turned away: {}", to_string(from), why);
+void TcpListener::record_rejection(const TcpAddress& from, std::string_view why) {
+  last_rejection_ = fmt::format("; a process at {} was turned away: {}", to_string(from), why);
 }
 
 /// Reads what has arrived of the handshake and the hello, and no more.

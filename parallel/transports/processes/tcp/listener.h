@@ -54,10 +54,10 @@ class TcpListener {
   /// end.
   std::optional<Incoming> next(std::span<const TcpSocket> known, Deadline deadline);
 
-  void note_turned_away(const TcpAddress& from, std::string_view why);
+  void record_rejection(const TcpAddress& from, std::string_view why);
   /// The last process of this program that was turned away: `; a process at 10.0.0.3:29500 was turned away: it does not
   /// know this job's HEDDLE_JOB_SECRET`. Empty if there was none.
-  const std::string& turned_away() const { return turned_away_; }
+  const std::string& last_rejection() const { return last_rejection_; }
 
  private:
   /// A connection that has not sent all of its hello.
@@ -85,7 +85,7 @@ class TcpListener {
   const TcpSocket& listening_;
   const JobSecret& secret_;
   std::vector<Pending> pending_;  // oldest first
-  std::string turned_away_;
+  std::string last_rejection_;
 };
 
 }  // namespace heddle

@@ -125,7 +125,7 @@ Regroup::Others Regroup::accept_others() const {
     } else {
       constexpr std::string_view why =
           "the job restarts without this process: only elastic processes with a missing rank can join";
-      send_reply(came->socket, TcpReply::Kind::failed, std::as_bytes(std::span(why)));
+      send_reply(came->socket, TcpReply::Kind::failed, why);
     }
   }
 }

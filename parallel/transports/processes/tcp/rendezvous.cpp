@@ -12,6 +12,7 @@
 
 #include "framework/error.h"
 #include "parallel/transports/processes/tcp/network_interface.h"
+#include "parallel/transports/processes/tcp/rendezvous_wait.h"
 #include "parallel/transports/processes/tcp/tcp_reply.h"
 
 namespace heddle {
@@ -49,26 +50,27 @@ class Rendezvous {
   TcpHello& hello(int p) { return hellos_[static_cast<std::size_t>(p)]; }
   std::string leader() const { return "rank 0 at " + place_; }
   Deadline deadline() const { return TcpSocket::Clock::now() + timeouts_.timeout; }
-  Deadline notice() const { return TcpSocket::Clock::now() + timeouts_.note_after; }
   void note(const std::string& what) const {
     if (timeouts_.on_note) timeouts_.on_note(what);
   }
   void report_wait(const std::string& what) const { note(fmt::format("rank {} waits {}", launch_.rank, what)); }
-  [[noreturn]] static void lost(const std::string& whom) {
-    fail<RankFailed>("{} disconnected during the rendezvous", whom);
+  [[noreturn]] static void fail_disconnected(const std::string& peer) {
+    fail<RankFailed>("{} disconnected during the rendezvous", peer);
   }
 
   void choose_interface();
   TcpSocket listen(std::uint16_t port) const;
-  void describe_self();
-  void connect(int p, const TcpAddress& address, const std::string& whom);
-  bool prove(int p, const std::string& whom, Deadline end);
-  void receive();
-  bool turn_away_stray(TcpListener& listener, const TcpListener::Incoming& stray) const;
-  void check(const TcpHello& hello, const TcpAddress& from) const;
+  void fill_own_hello();
+  void connect(int p, const TcpAddress& address, const std::string& peer);
+  bool shake_hands(int p, const std::string& peer, Deadline end);
+  void accept_higher_ranks();
+  std::vector<int> missing_ranks();
+  void accept(TcpListener::Incoming incoming);
+  bool reject_stray(TcpListener& listener, const TcpListener::Incoming& stray) const;
+  void check_hello(const TcpHello& hello, const TcpAddress& from) const;
   [[noreturn]] void restart_without_missing();
-  void refuse(TcpReply::Kind kind, std::string_view why);
-  [[noreturn]] void fail_reply(const std::string& what) const {
+  void report_failure(TcpReply::Kind kind, std::string_view why);
+  [[noreturn]] void fail_malformed_reply(const std::string& what) const {
     fail<RankFailed>("{} answered with {}: all processes must run the same build of this program", leader(), what);
   }
   void read(std::span<std::byte> bytes, Deadline end);
@@ -93,16 +95,16 @@ class Rendezvous {
 void Rendezvous::run_leader() {
   choose_interface();
   listening_ = listen(point_.port);
-  describe_self();
+  fill_own_hello();
   if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening_.here()))
     note(fmt::format("note: HEDDLE_JOB_SECRET is not set: every program that reaches {} can join this job", place_));
   try {
-    receive();
+    accept_higher_ranks();
   } catch (const InputError& error) {
-    refuse(TcpReply::Kind::wrong_input, error.what());
+    report_failure(TcpReply::Kind::wrong_input, error.what());
     throw;
   } catch (const RankFailed& error) {
-    refuse(TcpReply::Kind::failed, error.what());
+    report_failure(TcpReply::Kind::failed, error.what());
     throw;
   }
   for (int p = 1; p < launch_.size; ++p)
@@ -112,7 +114,7 @@ void Rendezvous::run_leader() {
 void Rendezvous::join_leader() {
   choose_interface();
   listening_ = listen(0);
-  describe_self();
+  fill_own_hello();
   const TcpHello mine = hello(launch_.rank);
   // By a loopback address rank 0 is on this machine, where it listens at the chosen interface.
   if (interface_ && is_loopback(leader_address_)) leader_address_.host = interface_->host;
@@ -123,7 +125,7 @@ void Rendezvous::join_leader() {
     const TcpAddress address = reachable(hello(p).address);
     connect(p, address, fmt::format("rank {} at {}", p, to_string(address)));
   }
-  receive();
+  accept_higher_ranks();
 }
 
 RendezvousResult Rendezvous::result() {
@@ -163,7 +165,7 @@ TcpSocket Rendezvous::listen(std::uint16_t port) const {
   return TcpSocket::listen(port, is_one_machine && is_loopback(leader_address_) ? leader_address_.host : 0);
 }
 
-void Rendezvous::describe_self() {
+void Rendezvous::fill_own_hello() {
   TcpHello& mine = hello(launch_.rank);
   mine.rank = launch_.rank;
   mine.size = launch_.size;
@@ -174,29 +176,27 @@ void Rendezvous::describe_self() {
   (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);
 }
 
-void Rendezvous::connect(int p, const TcpAddress& address, const std::string& whom) {
-  const Deadline end = deadline();
-  Deadline next_look = std::min(end, notice());
+void Rendezvous::connect(int p, const TcpAddress& address, const std::string& peer) {
+  RendezvousWait wait(timeouts_.timeout, timeouts_.note_after);
   for (;;) {
     try {
-      socket(p) = TcpSocket::connect(address, whom, next_look);
+      socket(p) = TcpSocket::connect(address, peer, wait.next_stop());
     } catch (const RankFailed&) {
-      if (next_look == end) throw;
-      report_wait("for " + whom);
-      next_look = end;
+      if (!wait.must_report()) throw;
+      report_wait("for " + peer);
       continue;
     }
-    if (prove(p, whom, end)) break;
+    if (shake_hands(p, peer, wait.deadline())) break;
     // It may have too many connections now.
-    if (TcpSocket::Clock::now() >= end) lost(whom);
+    if (wait.is_over()) fail_disconnected(peer);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), deadline()) != TcpSocket::Outcome::done)
-    lost(whom);
+    fail_disconnected(peer);
 }
 
 /// False if the peer has closed the connection before it replied.
-bool Rendezvous::prove(int p, const std::string& whom, Deadline end) {
+bool Rendezvous::shake_hands(int p, const std::string& peer, Deadline end) {
   using Kind = HandshakeResult::Kind;
   const HandshakeResult result = connecting_handshake(socket(p), secret_, end);
   switch (result.kind) {
@@ -205,78 +205,86 @@ bool Rendezvous::prove(int p, const std::string& whom, Deadline end) {
     case Kind::closed:
       return false;
     case Kind::late:
-      fail<RankFailed>("{} did not answer within {} s", whom, seconds_of(timeouts_.timeout));
+      fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(timeouts_.timeout));
     case Kind::other_program:
       fail<InputError>("{}what is there is not a process of this program: {}",
-                       p == 0 ? "MASTER_ADDR and MASTER_PORT: " : "", whom);
+                       p == 0 ? "MASTER_ADDR and MASTER_PORT: " : "", peer);
     case Kind::other_protocol:
       fail<InputError>(
           "{} speaks version {} of the protocol between processes, and rank {} version {}: all must run the same build "
           "of this program",
-          whom, result.protocol, launch_.rank, TcpPreamble().protocol);
+          peer, result.protocol, launch_.rank, TcpPreamble().protocol);
     case Kind::wrong_secret:
-      fail<InputError>("HEDDLE_JOB_SECRET: {} {}", whom,
+      fail<InputError>("HEDDLE_JOB_SECRET: {} {}", peer,
                        secret_.is_set() ? "has another one, or none" : "has one, and this process has none");
     case Kind::not_proved:
-      fail<InputError>("HEDDLE_JOB_SECRET: {} does not know it", whom);
+      fail<InputError>("HEDDLE_JOB_SECRET: {} does not know it", peer);
   }
   return false;
 }
 
 /// Accepts the connections of all higher ranks.
-void Rendezvous::receive() {
+void Rendezvous::accept_higher_ranks() {
   TcpListener listener(listening_, secret_);
   const bool can_restart = launch_.rank == 0 && launch_.is_elastic && launch_.restarts > 0;
-  const Deadline end =
-      can_restart ? std::min(deadline(), TcpSocket::Clock::now() + timeouts_.restart_timeout) : deadline();
-  Deadline next_look = std::min(end, notice());
-  for (;;) {
-    std::vector<int> missing;
-    for (int p = launch_.rank + 1; p < launch_.size; ++p)
-      if (!socket(p).is_open()) missing.push_back(p);
-    if (missing.empty()) return;
-    std::optional<TcpListener::Incoming> incoming = listener.next(sockets_, next_look);
-    const std::string whom = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
-    if (!incoming && next_look < end) {
-      report_wait((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + whom + listener.turned_away());
-      next_look = end;
+  RendezvousWait wait(can_restart ? std::min(timeouts_.timeout, timeouts_.restart_timeout) : timeouts_.timeout,
+                      timeouts_.note_after);
+  for (std::vector<int> missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
+    std::optional<TcpListener::Incoming> incoming = listener.next(sockets_, wait.next_stop());
+    if (incoming) {
+      if (!reject_stray(listener, *incoming)) accept(*std::move(incoming));
       continue;
     }
-    if (!incoming && can_restart) restart_without_missing();
-    if (!incoming)
-      fail<RankFailed>("{} did not connect to {} within {} s{}", whom,
-                       launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds_of(timeouts_.timeout),
-                       listener.turned_away());
-    if (turn_away_stray(listener, *incoming)) continue;
-    TcpHello came = incoming->hello;
-    if (came.address.host == 0) came.address.host = incoming->socket.there().host;
-    incoming_ = std::move(incoming);
-    check(came, incoming_->socket.there());
-    hello(came.rank) = came;
-    socket(came.rank) = std::move(incoming_->socket);
+    const std::string ranks = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+    if (wait.must_report()) {
+      report_wait((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + ranks + listener.last_rejection());
+      continue;
+    }
+    if (can_restart) restart_without_missing();
+    fail<RankFailed>("{} did not connect to {} within {} s{}", ranks,
+                     launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds_of(timeouts_.timeout),
+                     listener.last_rejection());
   }
 }
 
+/// The higher ranks that have not connected yet.
+std::vector<int> Rendezvous::missing_ranks() {
+  std::vector<int> missing;
+  for (int p = launch_.rank + 1; p < launch_.size; ++p)
+    if (!socket(p).is_open()) missing.push_back(p);
+  return missing;
+}
+
+void Rendezvous::accept(TcpListener::Incoming incoming) {
+  TcpHello came = incoming.hello;
+  const TcpAddress from = incoming.socket.there();
+  if (came.address.host == 0) came.address.host = from.host;
+  incoming_ = std::move(incoming);
+  check_hello(came, from);
+  hello(came.rank) = came;
+  socket(came.rank) = std::move(incoming_->socket);
+}
+
 /// A rank that cannot be of this job is of another job, and receives the error; this job may still be complete.
-bool Rendezvous::turn_away_stray(TcpListener& listener, const TcpListener::Incoming& stray) const {
+bool Rendezvous::reject_stray(TcpListener& listener, const TcpListener::Incoming& stray) const {
   const TcpHello& came = stray.hello;
   if (came.restarts != launch_.restarts) {
-    listener.note_turned_away(stray.socket.there(),
+    listener.record_rejection(stray.socket.there(),
                               fmt::format("it has seen {} of the job's {} restarts", came.restarts, launch_.restarts));
     constexpr std::string_view why = "the job has restarted without this process, which came too late";
-    send_reply(stray.socket, TcpReply::Kind::failed, std::as_bytes(std::span(why)));
+    send_reply(stray.socket, TcpReply::Kind::failed, why);
     return true;
   }
   if (came.size == launch_.size && came.rank > launch_.rank && came.rank < launch_.size) return false;
   const TcpAddress from = stray.socket.there();
-  listener.note_turned_away(from, fmt::format("it is rank {} of {}", came.rank, came.size));
+  listener.record_rejection(from, fmt::format("it is rank {} of {}", came.rank, came.size));
   const std::string why = fmt::format("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}",
                                       came.rank, came.size, to_string(from), launch_.rank, launch_.size);
-  send_reply(stray.socket, TcpReply::Kind::wrong_input, std::as_bytes(std::span(why)));
+  send_reply(stray.socket, TcpReply::Kind::wrong_input, why);
   return true;
 }
 
-void Rendezvous::check(const TcpHello& came, const TcpAddress& from) const {
+void Rendezvous::check_hello(const TcpHello& came, const TcpAddress& from) const {
   const auto r = static_cast<std::size_t>(came.rank);
   if (sockets_[r].is_open())
     fail<InputError>("RANK: two processes are rank {}, on {} and on {}", came.rank, hellos_[r].machine_name(),
@@ -299,22 +307,21 @@ void Rendezvous::restart_without_missing() {
                       .listen_host = launch_.listen_host});
 }
 
-void Rendezvous::refuse(TcpReply::Kind kind, std::string_view why) {
-  const auto text = std::as_bytes(std::span(why.substr(0, TcpReply::max_bytes)));
-  if (incoming_ && incoming_->socket.is_open()) send_reply(incoming_->socket, kind, text);
+void Rendezvous::report_failure(TcpReply::Kind kind, std::string_view why) {
+  if (incoming_ && incoming_->socket.is_open()) send_reply(incoming_->socket, kind, why);
   for (const TcpSocket& other : sockets_)
-    if (other.is_open()) send_reply(other, kind, text);
+    if (other.is_open()) send_reply(other, kind, why);
 }
 
 void Rendezvous::read(std::span<std::byte> bytes, Deadline end) {
   const TcpSocket::Outcome outcome = socket(0).read(bytes, end);
-  if (outcome == TcpSocket::Outcome::closed) lost(leader());
+  if (outcome == TcpSocket::Outcome::closed) fail_disconnected(leader());
   if (outcome == TcpSocket::Outcome::late)
     fail<RankFailed>("{} did not answer within {} s", leader(), seconds_of(timeouts_.timeout + grace));
 }
 
 std::string Rendezvous::read_text(std::uint32_t bytes, Deadline end) {
-  if (bytes > TcpReply::max_bytes) fail_reply(fmt::format("{} bytes of text", bytes));
+  if (bytes > TcpReply::max_bytes) fail_malformed_reply(fmt::format("{} bytes of text", bytes));
   std::string text(bytes, ' ');
   read(std::as_writable_bytes(std::span(text)), end);
   return text;
@@ -329,7 +336,7 @@ void Rendezvous::read_reply() {
   switch (header.kind) {
     case Kind::hellos: {
       const auto hellos = std::as_writable_bytes(std::span(hellos_));
-      if (header.bytes != hellos.size()) fail_reply(fmt::format("a list of {} bytes", header.bytes));
+      if (header.bytes != hellos.size()) fail_malformed_reply(fmt::format("a list of {} bytes", header.bytes));
       return read(hellos, end);
     }
     case Kind::wrong_input:
@@ -338,9 +345,10 @@ void Rendezvous::read_reply() {
       fail<RankFailed>("{}", read_text(header.bytes, end));
     case Kind::assignment: {
       TcpAssignment given;
-      if (header.bytes != sizeof(given)) fail_reply(fmt::format("a rank of {} bytes", header.bytes));
+      if (header.bytes != sizeof(given)) fail_malformed_reply(fmt::format("a rank of {} bytes", header.bytes));
       read(std::as_writable_bytes(std::span(&given, 1)), end);
-      if (!given.is_possible()) fail_reply(fmt::format("rank {} of {} for this process", given.rank, given.size));
+      if (!given.is_possible())
+        fail_malformed_reply(fmt::format("rank {} of {} for this process", given.rank, given.size));
       throw RankAssigned({.rank = given.rank,
                           .size = given.size,
                           .restarts = given.restarts,
@@ -349,7 +357,7 @@ void Rendezvous::read_reply() {
                           .listen_host = launch_.listen_host});
     }
   }
-  fail_reply(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
+  fail_malformed_reply(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
 }
 
 /// Checks the list of rank 0, in which this process must be, too.

@@ -17,6 +17,10 @@ void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::b
   if (to.write(std::as_bytes(std::span(&header, 1)), end) == TcpSocket::Outcome::done) (void)to.write(content, end);
 }
 
+void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::string_view text) {
+  send_reply(to, kind, std::as_bytes(std::span(text.substr(0, TcpReply::max_bytes))));
+}
+
 int assign_ranks(const std::vector<const TcpSocket*>& others, int restarts) {
   TcpAssignment given{.rank = 0, .size = static_cast<std::int32_t>(others.size()) + 1, .restarts = restarts};
   for (const TcpSocket* const other : others) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "parallel/communicator/transport.h"
@@ -16,15 +17,17 @@ namespace heddle {
 /// the error. Where the job restarts: the process's rank.
 struct TcpReply {
   enum class Kind : std::uint32_t { hellos, wrong_input, failed, assignment };
-  /// The longest text, in bytes.
+  /// The size of the longest text.
   static constexpr std::uint32_t max_bytes = 4096;
 
   Kind kind{};
   std::uint32_t bytes = 0;  // that follow
 };
 
-/// Sends a reply and what follows it. The loss of a process that does not receive it is noticed later.
+/// Sends a reply and what follows it, or the text of an error, of which at most TcpReply::max_bytes are sent. The loss
+/// of a process that does not receive it is noticed later.
 void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::span<const std::byte> content);
+void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::string_view text);
 
 /// The rank of a process in a job that restarts (regroup.h).
 struct TcpAssignment {
