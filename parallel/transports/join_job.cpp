@@ -33,11 +33,11 @@ std::optional<int> local_rank_in(const char* variable) {
 }
 
 std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const std::string&)>& on_note) {
-  const std::optional<RendezvousAddress> point = rendezvous_address_of_environment();
-  if (!point) return join_by_mpi();
+  const std::optional<RendezvousAddress> address = rendezvous_address_of_environment();
+  if (!address) return join_by_mpi();
   RendezvousTimeouts timeouts = rendezvous_timeouts_of_environment();
   timeouts.on_note = on_note;
-  return join_by_tcp(launch, *point, timeouts, JobSecret::of_environment());
+  return join_by_tcp(launch, *address, timeouts, JobSecret::of_environment());
 }
 
 }  // namespace

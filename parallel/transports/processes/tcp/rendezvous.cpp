@@ -22,7 +22,7 @@ namespace {
 using Deadline = TcpSocket::Deadline;
 
 // For bytes that only have to cross the network.
-constexpr std::chrono::seconds grace{10};
+constexpr std::chrono::seconds reply_grace{10};
 
 double seconds_of(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -30,14 +30,13 @@ double seconds_of(std::chrono::milliseconds time) {
 
 class Rendezvous {
  public:
-  Rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousTimeouts& timeouts,
+  Rendezvous(const Launch& launch, const RendezvousAddress& address, const RendezvousTimeouts& timeouts,
              const JobSecret& secret)
       : launch_(launch),
-        point_(point),
-        place_(fmt::format("{}:{}", point.host, point.port)),
+        address_(address),
         timeouts_(timeouts),
         secret_(secret),
-        leader_address_(TcpSocket::address_of(point.host, point.port)),
+        leader_address_(TcpSocket::address_of(address.host, address.port)),
         sockets_(static_cast<std::size_t>(launch.size)),
         hellos_(static_cast<std::size_t>(launch.size)) {}
 
@@ -48,12 +47,19 @@ class Rendezvous {
  private:
   TcpSocket& socket(int p) { return sockets_[static_cast<std::size_t>(p)]; }
   TcpHello& hello(int p) { return hellos_[static_cast<std::size_t>(p)]; }
-  std::string leader() const { return "rank 0 at " + place_; }
-  Deadline deadline() const { return TcpSocket::Clock::now() + timeouts_.timeout; }
+  std::string leader() const { return "rank 0 at " + to_string(address_); }
   void note(const std::string& what) const {
     if (timeouts_.on_note) timeouts_.on_note(what);
   }
   void report_wait(const std::string& what) const { note(fmt::format("rank {} waits {}", launch_.rank, what)); }
+  RankAssignment assignment(int rank, int size, int restarts) const {
+    return {.rank = rank,
+            .size = size,
+            .restarts = restarts,
+            .host = address_.host,
+            .port = address_.port,
+            .listen_host = launch_.listen_host};
+  }
   [[noreturn]] static void fail_disconnected(const std::string& peer) {
     fail<RankFailed>("{} disconnected during the rendezvous", peer);
   }
@@ -70,18 +76,12 @@ class Rendezvous {
   void check_hello(const TcpHello& hello, const TcpAddress& from) const;
   [[noreturn]] void restart_without_missing();
   void report_failure(TcpReply::Kind kind, std::string_view why);
-  [[noreturn]] void fail_malformed_reply(const std::string& what) const {
-    fail<RankFailed>("{} answered with {}: all processes must run the same build of this program", leader(), what);
-  }
-  void read(std::span<std::byte> bytes, Deadline end);
-  std::string read_text(std::uint32_t bytes, Deadline end);
-  void read_reply();
+  void receive_hellos();
   void check_hellos(const TcpHello& mine) const;
   TcpAddress reachable(TcpAddress address) const;
 
   const Launch& launch_;
-  const RendezvousAddress& point_;
-  std::string place_;
+  const RendezvousAddress& address_;
   const RendezvousTimeouts& timeouts_;
   const JobSecret& secret_;
   TcpAddress leader_address_;
@@ -94,10 +94,11 @@ class Rendezvous {
 
 void Rendezvous::run_leader() {
   choose_interface();
-  listening_ = listen(point_.port);
+  listening_ = listen(address_.port);
   fill_own_hello();
   if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening_.here()))
-    note(fmt::format("note: HEDDLE_JOB_SECRET is not set: every program that reaches {} can join this job", place_));
+    note(fmt::format("note: HEDDLE_JOB_SECRET is not set: every program that reaches {} can join this job",
+                     to_string(address_)));
   try {
     accept_higher_ranks();
   } catch (const InputError& error) {
@@ -119,7 +120,7 @@ void Rendezvous::join_leader() {
   // By a loopback address rank 0 is on this machine, where it listens at the chosen interface.
   if (interface_ && is_loopback(leader_address_)) leader_address_.host = interface_->host;
   connect(0, leader_address_, leader());
-  read_reply();
+  receive_hellos();
   check_hellos(mine);
   for (int p = 1; p < launch_.rank; ++p) {
     const TcpAddress address = reachable(hello(p).address);
@@ -142,26 +143,26 @@ RendezvousResult Rendezvous::result() {
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
 }
 
-/// The other ranks reach rank 0 by its address, which must be one of the chosen interface where it is this machine's.
-/// A loopback address may be what only this machine takes its own name for.
+/// The other ranks reach rank 0 by MASTER_ADDR: where that is an address of this machine, it must be the one of the
+/// chosen interface. A loopback address is no error, because only this machine may resolve its own name to it.
 void Rendezvous::choose_interface() {
-  if (point_.interface.empty()) return;
+  if (address_.interface.empty()) return;
   const std::vector<NetworkInterface> interfaces = network_interfaces();
-  interface_ = chosen_interface(point_.interface, interfaces);
+  interface_ = chosen_interface(address_.interface, interfaces);
   if (launch_.rank != 0 || leader_address_.host == interface_->host || is_loopback(leader_address_)) return;
   for (const NetworkInterface& other : interfaces)
     if (other.host == leader_address_.host)
       fail<InputError>(
           "HEDDLE_INTERFACE: '{}' is {} ({}), and MASTER_ADDR, where the other ranks look for rank 0, is {} ({})",
-          point_.interface, interface_->name, host_text(interface_->host), other.name, host_text(other.host));
+          address_.interface, interface_->name, host_text(interface_->host), other.name, host_text(other.host));
 }
 
-/// At the chosen interface. Otherwise where every machine takes the address of rank 0 for its own, other machines are
-/// kept out.
+/// Listens at the address that a restart or HEDDLE_INTERFACE has chosen, otherwise at all addresses of this machine;
+/// but only at the loopback address where that of rank 0 is one on every machine, which keeps other machines out.
 TcpSocket Rendezvous::listen(std::uint16_t port) const {
   if (!launch_.listen_host.empty()) return TcpSocket::listen(port, TcpSocket::address_of(launch_.listen_host, 0).host);
   if (interface_) return TcpSocket::listen(port, interface_->host);
-  const bool is_one_machine = point_.host == "localhost" || point_.host == host_text(leader_address_.host);
+  const bool is_one_machine = address_.host == "localhost" || address_.host == host_text(leader_address_.host);
   return TcpSocket::listen(port, is_one_machine && is_loopback(leader_address_) ? leader_address_.host : 0);
 }
 
@@ -191,7 +192,8 @@ void Rendezvous::connect(int p, const TcpAddress& address, const std::string& pe
     if (wait.is_over()) fail_disconnected(peer);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), deadline()) != TcpSocket::Outcome::done)
+  const Deadline end = TcpSocket::Clock::now() + timeouts_.timeout;
+  if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), end) != TcpSocket::Outcome::done)
     fail_disconnected(peer);
 }
 
@@ -237,13 +239,14 @@ void Rendezvous::accept_higher_ranks() {
     }
     const std::string ranks = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
     if (wait.must_report()) {
-      report_wait((launch_.rank == 0 ? "at " + place_ + " for " : "for ") + ranks + listener.last_rejection());
+      report_wait((launch_.rank == 0 ? "at " + to_string(address_) + " for " : "for ") + ranks +
+                  listener.last_rejection());
       continue;
     }
     if (can_restart) restart_without_missing();
     fail<RankFailed>("{} did not connect to {} within {} s{}", ranks,
-                     launch_.rank == 0 ? place_ : fmt::format("rank {}", launch_.rank), seconds_of(timeouts_.timeout),
-                     listener.last_rejection());
+                     launch_.rank == 0 ? to_string(address_) : fmt::format("rank {}", launch_.rank),
+                     seconds_of(timeouts_.timeout), listener.last_rejection());
   }
 }
 
@@ -299,12 +302,7 @@ void Rendezvous::restart_without_missing() {
   for (const TcpSocket& other : sockets_)
     if (other.is_open() && other.is_peer_open()) others.push_back(&other);
   const int restarts = launch_.restarts + 1;
-  throw RankAssigned({.rank = 0,
-                      .size = assign_ranks(others, restarts),
-                      .restarts = restarts,
-                      .host = point_.host,
-                      .port = point_.port,
-                      .listen_host = launch_.listen_host});
+  throw RankAssigned(assignment(0, assign_ranks(others, restarts), restarts));
 }
 
 void Rendezvous::report_failure(TcpReply::Kind kind, std::string_view why) {
@@ -313,51 +311,11 @@ void Rendezvous::report_failure(TcpReply::Kind kind, std::string_view why) {
     if (other.is_open()) send_reply(other, kind, why);
 }
 
-void Rendezvous::read(std::span<std::byte> bytes, Deadline end) {
-  const TcpSocket::Outcome outcome = socket(0).read(bytes, end);
-  if (outcome == TcpSocket::Outcome::closed) fail_disconnected(leader());
-  if (outcome == TcpSocket::Outcome::late)
-    fail<RankFailed>("{} did not answer within {} s", leader(), seconds_of(timeouts_.timeout + grace));
-}
-
-std::string Rendezvous::read_text(std::uint32_t bytes, Deadline end) {
-  if (bytes > TcpReply::max_bytes) fail_malformed_reply(fmt::format("{} bytes of text", bytes));
-  std::string text(bytes, ' ');
-  read(std::as_writable_bytes(std::span(text)), end);
-  return text;
-}
-
-void Rendezvous::read_reply() {
-  using Kind = TcpReply::Kind;
+void Rendezvous::receive_hellos() {
   // Rank 0 may wait for the last rank for as long as this process waited for rank 0.
-  const Deadline end = deadline() + grace;
-  TcpReply header;
-  read(std::as_writable_bytes(std::span(&header, 1)), end);
-  switch (header.kind) {
-    case Kind::hellos: {
-      const auto hellos = std::as_writable_bytes(std::span(hellos_));
-      if (header.bytes != hellos.size()) fail_malformed_reply(fmt::format("a list of {} bytes", header.bytes));
-      return read(hellos, end);
-    }
-    case Kind::wrong_input:
-      fail<InputError>("{}", read_text(header.bytes, end));
-    case Kind::failed:
-      fail<RankFailed>("{}", read_text(header.bytes, end));
-    case Kind::assignment: {
-      TcpAssignment given;
-      if (header.bytes != sizeof(given)) fail_malformed_reply(fmt::format("a rank of {} bytes", header.bytes));
-      read(std::as_writable_bytes(std::span(&given, 1)), end);
-      if (!given.is_possible())
-        fail_malformed_reply(fmt::format("rank {} of {} for this process", given.rank, given.size));
-      throw RankAssigned({.rank = given.rank,
-                          .size = given.size,
-                          .restarts = given.restarts,
-                          .host = point_.host,
-                          .port = point_.port,
-                          .listen_host = launch_.listen_host});
-    }
-  }
-  fail_malformed_reply(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
+  if (const std::optional<TcpAssignment> given = receive_reply(
+          socket(0), leader(), std::as_writable_bytes(std::span(hellos_)), timeouts_.timeout + reply_grace))
+    throw RankAssigned(assignment(given->rank, given->size, given->restarts));
 }
 
 /// Checks the list of rank 0, in which this process must be, too.
@@ -381,13 +339,13 @@ TcpAddress Rendezvous::reachable(TcpAddress address) const {
 
 }  // namespace
 
-RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousTimeouts& timeouts,
+RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& address, const RendezvousTimeouts& timeouts,
                             const JobSecret& secret) {
   if (launch.size < 1 || launch.size > max_ranks)
     fail<InputError>("WORLD_SIZE: expected a number of [1, {}], got {}", max_ranks, launch.size);
   if (launch.rank < 0 || launch.rank >= launch.size)
     fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
-  Rendezvous rendezvous(launch, point, timeouts, secret);
+  Rendezvous rendezvous(launch, address, timeouts, secret);
   if (launch.rank == 0)
     rendezvous.run_leader();
   else

@@ -24,7 +24,7 @@ struct RendezvousResult {
 };
 
 /// See join_by_tcp (tcp_wire.h). RankAssigned if this process came to a job that restarts.
-RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& point, const RendezvousTimeouts& timeouts,
+RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& address, const RendezvousTimeouts& timeouts,
                             const JobSecret& secret);
 
 }  // namespace heddle

@@ -17,6 +17,10 @@ const char* value_of(const char* variable) {
 
 }  // namespace
 
+std::string to_string(const RendezvousAddress& address) {
+  return fmt::format("{}:{}", address.host, address.port);
+}
+
 bool has_rendezvous_address() {
   return value_of("MASTER_ADDR") != nullptr && value_of("MASTER_PORT") != nullptr;
 }

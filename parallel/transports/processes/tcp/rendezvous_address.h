@@ -16,6 +16,9 @@ struct RendezvousAddress {
   std::string interface {};  // `eth0`, or a subnet that it is in, `10.0.0.0/8`; empty: any
 };
 
+/// `node7:29500`.
+std::string to_string(const RendezvousAddress& address);
+
 /// How long a process waits for the others, and after what time it reports to `on_note` that it waits.
 struct RendezvousTimeouts {
   std::chrono::milliseconds timeout = std::chrono::minutes(2);

@@ -2,9 +2,12 @@
 // sockets.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +40,13 @@ struct TcpAssignment {
 
   bool is_possible() const { return rank > 0 && rank < size && size <= max_ranks && restarts > 0; }
 };
+
+/// Reads the reply of rank 0 to this process's hello. Fills `hellos` and returns nothing, or returns this process's
+/// rank where the job restarts. InputError or RankFailed with the text of rank 0 where the rendezvous has failed.
+/// RankFailed also if rank 0, whose name in errors is `leader`, does not reply within `timeout`, disconnects, or sends
+/// something else.
+std::optional<TcpAssignment> receive_reply(const TcpSocket& socket, const std::string& leader,
+                                           std::span<std::byte> hellos, std::chrono::milliseconds timeout);
 
 /// Gives other processes of a job that restarts the ranks 1, 2, .. in this order, and returns their number with this
 /// one. One that does not receive its rank is missing in the rendezvous that follows.

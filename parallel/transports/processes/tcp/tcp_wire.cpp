@@ -32,9 +32,9 @@ class TcpTransfer : public WireTransfer {
 
 class TcpWire : public Wire {
  public:
-  TcpWire(const Launch& launch, const RendezvousAddress& point, RendezvousResult met, const JobSecret& secret)
+  TcpWire(const Launch& launch, const RendezvousAddress& address, RendezvousResult met, const JobSecret& secret)
       : launch_(launch),
-        leader_host_(point.host),
+        leader_host_(address.host),
         job_(met.job),
         secret_(secret),
         listening_(std::move(met.listening)),
