@@ -120,7 +120,7 @@ TEST_CASE("sockets: the memory of a cancelled receive is no longer written") {
   say(pair.other, TcpConnection::Header{TcpConnection::Kind::elements, 5, 100});
   CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
   progress_until(connection, [&] { return memory[49] == std::byte{1}; });
-  TcpConnection::forget(*elements);
+  TcpConnection::cancel(*elements);
   CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
   // What comes then is understood.
   say(pair.other, TcpConnection::Header{TcpConnection::Kind::last_message_frame, 0, 3});

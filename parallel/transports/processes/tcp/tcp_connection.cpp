@@ -16,7 +16,7 @@ namespace heddle {
 
 namespace {
 
-bool may_come_later(int error) {
+bool is_temporary(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
@@ -33,9 +33,9 @@ void TcpConnection::post(std::span<const std::byte> head, std::span<const std::b
 }
 
 std::optional<TcpConnection::MessageFrame> TcpConnection::next_frame() {
-  if (message_frames_.empty()) return {};
-  MessageFrame frame = std::move(message_frames_.front());
-  message_frames_.pop_front();
+  if (arrived_.empty()) return {};
+  MessageFrame frame = std::move(arrived_.front());
+  arrived_.pop_front();
   return frame;
 }
 
@@ -46,7 +46,7 @@ void TcpConnection::write() {
 
 void TcpConnection::progress() {
   write();
-  if (is_last_ && can_write_ && is_open() && !frame_.is_begun) {
+  if (ends_writing_ && can_write_ && is_open() && !writing_) {
     can_write_ = false;
     socket_.end_writing();
   }
@@ -54,142 +54,141 @@ void TcpConnection::progress() {
   }
 }
 
-bool TcpConnection::begin_frame() {
-  if (frame_.is_begun) return true;
+// ---- writing -------------------------------------------------------------------------------------------------------
+
+/// Begins the next frame, unless one is begun already; false if there is none.
+bool TcpConnection::begin_write() {
+  if (writing_) return true;
   if (!messages_.empty()) {
-    frame_ = std::move(messages_.front());
+    writing_ = std::move(messages_.front());
     messages_.pop_front();
-  } else if (!outgoing_.empty()) {
-    frame_ = {};
-    frame_.elements = outgoing_.front();
-    frame_.header = {Kind::elements, frame_.elements->tag, std::min(frame_.elements->left, max_elements)};
-  } else {
-    return false;
+  } else if (!sends_.empty()) {
+    const std::shared_ptr<Elements>& elements = sends_.front();
+    writing_ =
+        Frame{.header = {Kind::elements, elements->tag, std::min(elements->left, max_elements)}, .elements = elements};
   }
-  frame_.is_begun = true;
-  return true;
+  return writing_.has_value();
 }
 
-void TcpConnection::end_frame() {
-  if (const std::shared_ptr<Elements> elements = std::move(frame_.elements)) {
-    elements->data += frame_.header.bytes;
-    elements->left -= frame_.header.bytes;
+void TcpConnection::end_write() {
+  if (const std::shared_ptr<Elements> elements = std::move(writing_->elements)) {
+    elements->data += writing_->header.bytes;
+    elements->left -= writing_->header.bytes;
     if (elements->left == 0) {
       elements->is_done = true;
-      outgoing_.pop_front();
+      sends_.pop_front();
     }
   }
-  frame_ = {};
+  writing_.reset();
 }
 
 /// False when nothing more can be written now.
 bool TcpConnection::write_some() {
-  if (!can_write_ || !socket_.is_open() || !begin_frame()) return false;
-  const std::span<const std::byte> header = std::as_bytes(std::span(&frame_.header, 1));
-  const std::byte* const content = frame_.elements ? frame_.elements->data : frame_.message.data();
+  if (!can_write_ || !socket_.is_open() || !begin_write()) return false;
+  const std::span<const std::byte> header =
+      std::as_bytes(std::span(&writing_->header, 1)).last(writing_->header_left());
+  const std::byte* const content = writing_->elements ? writing_->elements->data : writing_->message.data();
   std::array<iovec, 2> parts{};
-  const std::size_t header_left = frame_.at < header.size() ? header.size() - frame_.at : 0;
-  const std::size_t written = frame_.at - (header.size() - header_left);
-  const std::size_t left = static_cast<std::size_t>(frame_.header.bytes) - written;
-  parts[0] = {const_cast<std::byte*>(header.data()) + header.size() - header_left, header_left};
-  parts[1] = {const_cast<std::byte*>(content) + written, left};
+  parts[0] = {const_cast<std::byte*>(header.data()), header.size()};
+  parts[1] = {const_cast<std::byte*>(content) + writing_->content_moved(), writing_->content_left()};
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
   const ssize_t count = ::sendmsg(socket_.number(), &message, MSG_NOSIGNAL);
   if (count < 0) {
     // The data that the peer had sent before are still to be read: they may give the reason why it ended.
-    if (!may_come_later(errno)) lose(errno);
+    if (!is_temporary(errno)) stop_writing(errno);
     return false;
   }
-  frame_.at += static_cast<std::size_t>(count);
-  if (static_cast<std::size_t>(count) == header_left + left) end_frame();
+  writing_->moved += static_cast<std::size_t>(count);
+  if (writing_->is_complete()) end_write();
   return true;
+}
+
+/// Nothing more can be written, and what is left to write is dropped.
+void TcpConnection::stop_writing(int error) {
+  if (can_write_) error_ = error;
+  can_write_ = false;
+  messages_.clear();
+  sends_.clear();
+  writing_.reset();
+}
+
+// ---- reading -------------------------------------------------------------------------------------------------------
+
+/// Where the next bytes are to be read to: the rest of the header, or of the content.
+std::span<std::byte> TcpConnection::next_read() {
+  if (reading_.header_left() > 0)
+    return std::as_writable_bytes(std::span(&reading_.header, 1)).last(reading_.header_left());
+  const std::size_t left = reading_.content_left();
+  if (!reading_.elements) return std::span(reading_.message).last(left);
+  if (reading_.elements->data != nullptr) return {reading_.elements->data + reading_.content_moved(), left};
+  dropped_.resize(left);
+  return dropped_;
 }
 
 /// False when nothing more can be read now.
 bool TcpConnection::read_some() {
   if (is_gone() || !socket_.is_open()) return false;
-  std::byte* to = nullptr;
-  std::size_t left = 0;
-  if (read_ < sizeof(Header)) {
-    to = reinterpret_cast<std::byte*>(&header_) + read_;
-    left = sizeof(Header) - read_;
-  } else {
-    const std::size_t at = read_ - sizeof(Header);
-    left = static_cast<std::size_t>(header_.bytes) - at;
-    const bool is_dropped = elements_ && elements_->data == nullptr;
-    if (is_dropped) dropped_.resize(left);
-    to = is_dropped ? dropped_.data() : (elements_ ? elements_->data : incoming_frame_.data()) + at;
-  }
-  const ssize_t count = ::recv(socket_.number(), to, left, 0);
+  const std::span<std::byte> bytes = next_read();
+  const ssize_t count = ::recv(socket_.number(), bytes.data(), bytes.size(), 0);
   if (count <= 0) {
-    if (count < 0 && may_come_later(errno)) return false;
-    lose(count < 0 ? errno : 0);
+    if (count < 0 && is_temporary(errno)) return false;
+    stop_writing(count < 0 ? errno : 0);
     const bool is_closed = error_ == 0 || error_ == EPIPE || error_ == ECONNRESET;
     why_gone_ = is_closed ? "its process has ended" : fmt::format("it no longer responds: {}", std::strerror(error_));
     return false;
   }
-  const bool had_header = read_ >= sizeof(Header);
-  read_ += static_cast<std::size_t>(count);
-  if (!had_header && read_ == sizeof(Header) && !begin_read()) return false;
-  if (read_ >= sizeof(Header) && read_ == sizeof(Header) + static_cast<std::size_t>(header_.bytes)) end_read();
+  const bool had_header = reading_.header_left() == 0;
+  reading_.moved += static_cast<std::size_t>(count);
+  if (!had_header && reading_.header_left() == 0 && !begin_content()) return false;
+  if (reading_.is_complete()) end_read();
   return true;
 }
 
-/// Begins to read what follows the header; false if the header is invalid.
-bool TcpConnection::begin_read() {
-  const std::int64_t bytes = header_.bytes;
-  switch (header_.kind) {
+/// Checks the header, and prepares for the content that follows it; false if the header is invalid.
+bool TcpConnection::begin_content() {
+  const auto [kind, tag, bytes] = reading_.header;
+  switch (kind) {
     case Kind::message_frame:
     case Kind::last_message_frame:
       if (bytes < 0 || bytes > static_cast<std::int64_t>(Wire::max_frame))
-        return refuse(fmt::format("part of a message, of {} bytes", bytes));
-      incoming_frame_.resize(static_cast<std::size_t>(bytes));
+        return reject(fmt::format("part of a message, of {} bytes", bytes));
+      reading_.message.resize(static_cast<std::size_t>(bytes));
       return true;
     case Kind::elements: {
-      const auto found = incoming_.find(header_.tag);
-      if (bytes <= 0 || bytes > max_elements || found == incoming_.end() || found->second->left < bytes)
-        return refuse(fmt::format("{} bytes of elements, tag {}, which were not requested", bytes, header_.tag));
-      elements_ = found->second;
+      const auto found = receives_.find(tag);
+      if (bytes <= 0 || bytes > max_elements || found == receives_.end() || found->second->left < bytes)
+        return reject(fmt::format("{} bytes of elements, tag {}, which were not requested", bytes, tag));
+      reading_.elements = found->second;
       return true;
     }
   }
-  return refuse(fmt::format("a frame of kind {}", static_cast<std::uint32_t>(header_.kind)));
+  return reject(fmt::format("a frame of kind {}", static_cast<std::uint32_t>(kind)));
 }
 
 void TcpConnection::end_read() {
-  if (elements_) {
-    if (elements_->data != nullptr) elements_->data += header_.bytes;
-    elements_->left -= header_.bytes;
-    if (elements_->left == 0) {
-      elements_->is_done = true;
-      incoming_.erase(header_.tag);
+  const Header header = reading_.header;
+  if (const std::shared_ptr<Elements> elements = reading_.elements) {
+    if (elements->data != nullptr) elements->data += header.bytes;
+    elements->left -= header.bytes;
+    if (elements->left == 0) {
+      elements->is_done = true;
+      receives_.erase(header.tag);
     }
-    elements_ = nullptr;
   } else {
-    message_frames_.push_back({std::move(incoming_frame_), header_.kind == Kind::message_frame});
-    incoming_frame_ = {};
+    arrived_.push_back({std::move(reading_.message), header.kind == Kind::message_frame});
   }
-  read_ = 0;
+  reading_ = {};
 }
 
-/// Reads nothing more from the peer, which can still be sent the reason.
-bool TcpConnection::refuse(std::string_view what) {
+/// Reads nothing more from the peer, to which the reason can still be sent.
+bool TcpConnection::reject(std::string_view what) {
   why_gone_ = fmt::format("it sent {}: all processes must run the same build of this program", what);
-  // Their memory may be freed from now on.
-  outgoing_.clear();
-  if (frame_.elements) can_write_ = false;
+  // The memory of its elements may be freed from now on.
+  sends_.clear();
+  if (writing_ && writing_->elements) can_write_ = false;
   return false;
-}
-
-/// Nothing more can be written, and what is left to write is dropped.
-void TcpConnection::lose(int error) {
-  if (can_write_) error_ = error;
-  can_write_ = false;
-  messages_.clear();
-  outgoing_.clear();
-  frame_ = {};
 }
 
 }  // namespace heddle

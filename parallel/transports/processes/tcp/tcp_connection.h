@@ -3,6 +3,7 @@
 // wire of sockets.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -45,19 +46,19 @@ class TcpConnection {
   explicit TcpConnection(TcpSocket socket) : socket_(std::move(socket)) {}
 
   void post(std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow);
-  void send(std::shared_ptr<Elements> elements) { outgoing_.push_back(std::move(elements)); }
-  void receive(std::shared_ptr<Elements> elements) { incoming_[elements->tag] = std::move(elements); }
-  /// The memory of a receive may be freed: what still arrives for it is read and dropped.
-  static void forget(Elements& elements) { elements.data = nullptr; }
+  void send(std::shared_ptr<Elements> elements) { sends_.push_back(std::move(elements)); }
+  void receive(std::shared_ptr<Elements> elements) { receives_[elements->tag] = std::move(elements); }
+  /// Cancels a receive, whose memory may then be freed: what still arrives for it is read and dropped.
+  static void cancel(Elements& elements) { elements.data = nullptr; }
   /// The frames of messages that have arrived, oldest first.
   std::optional<MessageFrame> next_frame();
   /// `write` writes what can be written; `progress` also reads what can be read.
   void write();
   void progress();
   /// Whether messages are still to be written.
-  bool has_messages() const { return can_write_ && (!messages_.empty() || (frame_.is_begun && !frame_.elements)); }
+  bool has_messages() const { return can_write_ && (!messages_.empty() || (writing_ && !writing_->elements)); }
   /// Ends writing, once everything is written. The peer then sees the end of the stream.
-  void end_writing() { is_last_ = true; }
+  void end_writing() { ends_writing_ = true; }
   bool is_open() const { return socket_.is_open(); }
   /// Nothing more will arrive: the peer has closed the connection, died, or sent invalid bytes. What arrived before
   /// that has been read.
@@ -68,37 +69,40 @@ class TcpConnection {
   void close() { socket_.close(); }
 
  private:
-  /// The frame that is being written.
+  /// A frame that is being written or read: the header, and then the content, which is part of a message or elements.
   struct Frame {
-    bool is_begun = false;
     Header header;
-    std::vector<std::byte> message;
-    std::shared_ptr<Elements> elements;
-    std::size_t at = 0;  // bytes of the header and the content so far
+    std::vector<std::byte> message{};
+    std::shared_ptr<Elements> elements{};
+    std::size_t moved = 0;  // bytes of the header and the content so far
+
+    std::size_t header_left() const { return sizeof(Header) - std::min(moved, sizeof(Header)); }
+    /// The bytes of the content that have moved, and those that are left. The latter are known with the whole header.
+    std::size_t content_moved() const { return moved - std::min(moved, sizeof(Header)); }
+    std::size_t content_left() const { return static_cast<std::size_t>(header.bytes) - content_moved(); }
+    bool is_complete() const { return header_left() == 0 && content_left() == 0; }
   };
 
-  bool begin_frame();
-  void end_frame();
+  bool begin_write();
+  void end_write();
   bool write_some();
+  std::span<std::byte> next_read();
   bool read_some();
-  bool begin_read();
+  bool begin_content();
   void end_read();
-  bool refuse(std::string_view what);
-  void lose(int error);
+  bool reject(std::string_view what);
+  void stop_writing(int error);
 
   TcpSocket socket_;
-  std::deque<Frame> messages_;
-  std::deque<std::shared_ptr<Elements>> outgoing_;
-  Frame frame_;
-  std::map<int, std::shared_ptr<Elements>> incoming_;
-  Header header_;
-  std::size_t read_ = 0;  // bytes of the header and the content so far
-  std::vector<std::byte> incoming_frame_;
-  std::vector<std::byte> dropped_;
-  std::shared_ptr<Elements> elements_;
-  std::deque<MessageFrame> message_frames_;
+  std::deque<Frame> messages_;                   // to be written
+  std::deque<std::shared_ptr<Elements>> sends_;  // requested by the peer
+  std::optional<Frame> writing_;
+  std::map<int, std::shared_ptr<Elements>> receives_;  // by tag
+  Frame reading_;
+  std::vector<std::byte> dropped_;  // what arrives for a receive that was cancelled
+  std::deque<MessageFrame> arrived_;
   bool can_write_ = true;
-  bool is_last_ = false;
+  bool ends_writing_ = false;
   int error_ = 0;  // the first
   std::string why_gone_;
 };

@@ -21,7 +21,7 @@ class TcpTransfer : public WireTransfer {
       : connection_(connection), elements_(std::move(elements)), is_send_(is_send) {}
   bool is_done() override { return elements_->is_done || (is_send_ && connection_.is_gone()); }
   void cancel() override {
-    if (!is_send_) TcpConnection::forget(*elements_);
+    if (!is_send_) TcpConnection::cancel(*elements_);
   }
 
  private:
