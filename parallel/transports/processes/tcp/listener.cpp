@@ -21,22 +21,28 @@ std::string TcpHello::machine_name() const {
 std::optional<TcpListener::Incoming> TcpListener::next(std::span<const TcpSocket> known, Deadline deadline) {
   for (;;) {
     const Deadline now = TcpSocket::Clock::now();
-    for (auto pending = pending_.begin(); pending != pending_.end();) {
-      const State state = pending->is_readable ? progress(*pending) : State::unfinished;
-      pending->is_readable = false;
-      if (state == State::unfinished && now < pending->end) {
-        ++pending;
-        continue;
-      }
-      Incoming incoming{std::move(pending->socket), pending->hello};
-      const std::string why = pending->handshake.why_refused();
-      pending = pending_.erase(pending);
-      if (state == State::done) return incoming;
-      if (!why.empty()) record_rejection(incoming.socket.there(), why);
-    }
+    if (std::optional<Incoming> incoming = progress_pending(now)) return incoming;
     if (now >= deadline) return {};
     if (wait(known, deadline)) accept();
   }
+}
+
+/// Makes progress with all connections until one has sent its hello. Closes those that are refused or too late.
+std::optional<TcpListener::Incoming> TcpListener::progress_pending(Deadline now) {
+  for (auto pending = pending_.begin(); pending != pending_.end();) {
+    const State state = pending->is_readable ? progress(*pending) : State::unfinished;
+    pending->is_readable = false;
+    if (state == State::unfinished && now < pending->end) {
+      ++pending;
+      continue;
+    }
+    Incoming incoming{std::move(pending->socket), pending->hello};
+    const std::string why = pending->handshake.why_refused();
+    pending = pending_.erase(pending);
+    if (state == State::done) return incoming;
+    if (!why.empty()) record_rejection(incoming.socket.there(), why);
+  }
+  return {};
 }
 
 void TcpListener::record_rejection(const TcpAddress& from, std::string_view why) {

@@ -54,6 +54,7 @@ class TcpListener {
   /// end.
   std::optional<Incoming> next(std::span<const TcpSocket> known, Deadline deadline);
 
+  /// Records that a process was turned away, and why: `it is rank 5 of 4`.
   void record_rejection(const TcpAddress& from, std::string_view why);
   /// The last process of this program that was turned away: `; a process at 10.0.0.3:29500 was turned away: it does not
   /// know this job's HEDDLE_JOB_SECRET`. Empty if there was none.
@@ -74,6 +75,7 @@ class TcpListener {
 
   using State = AcceptingHandshake::State;
 
+  std::optional<Incoming> progress_pending(Deadline now);
   State progress(Pending& pending);
   /// The first that has not finished its handshake.
   std::vector<Pending>::iterator oldest_unproved();
