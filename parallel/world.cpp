@@ -17,6 +17,7 @@
 #include "framework/backends/gpu.h"
 #include "framework/error.h"
 #include "parallel/communicator/core_binding.h"
+#include "parallel/transports/failure.h"
 #include "parallel/transports/processes/job.h"
 #include "parallel/transports/threads/threads_transport.h"
 

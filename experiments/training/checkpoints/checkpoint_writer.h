@@ -16,7 +16,7 @@
 #include "experiments/training/checkpoints/host_copy.h"
 #include "experiments/training/checkpoints/partial_folder.h"
 #include "parallel/rank.h"
-#include "parallel/transports/processes/job.h"
+#include "parallel/transports/failure.h"
 
 namespace heddle {
 

@@ -15,32 +15,12 @@
 #include <vector>
 
 #include "parallel/communicator/transport.h"
+#include "parallel/transports/failure.h"
 #include "parallel/transports/processes/element_path.h"
 #include "parallel/transports/processes/launch.h"
 #include "parallel/transports/processes/wire.h"
 
 namespace heddle {
-
-/// A rank did not respond in time.
-class RankLate : public RankFailed {
- public:
-  RankLate(const std::string& why, int rank) : RankFailed(why), rank_(rank) {}
-  int rank() const { return rank_; }
-
- private:
-  int rank_;
-};
-
-/// Why a process's part of a section failed.
-struct Failure {
-  enum class Kind : std::uint8_t { error, rank_failed, out_of_memory, input_error, disk_error } kind = Kind::error;
-  std::string why{};
-  std::optional<int> late_rank{};  // the rank that did not respond in time, where this is the reason
-};
-/// Nothing for ranks that only stopped because another one failed.
-std::optional<Failure> failure_of(const std::exception_ptr& exception);
-/// Throws the failure as an error of its kind.
-[[noreturn]] void raise(const Failure& failure);
 
 class ProgressEngine;
 

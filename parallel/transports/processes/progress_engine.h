@@ -22,8 +22,8 @@
 #include "framework/tensors/tensor.h"
 #include "parallel/communicator/transport.h"
 #include "parallel/communicator/waited_time.h"
+#include "parallel/transports/failure.h"
 #include "parallel/transports/processes/deadlock_search.h"
-#include "parallel/transports/processes/job.h"
 #include "parallel/transports/processes/message.h"
 #include "parallel/transports/processes/wire.h"
 
