@@ -10,90 +10,11 @@ namespace heddle {
 
 namespace {
 
-using Kind = ProgressEngine::Kind;
-
 void combine(Reduction reduction, std::span<const Tensor> parts, Tensor result) {
   heddle::combine(result.device().backend(), reduction, parts, std::span(&result, 1));
 }
 
 }  // namespace
-
-std::int64_t moving_bytes(const Tensor& x) {
-  return x.defined() && x.device().has_data() ? x.bytes() : 0;
-}
-
-bool is_inline(const Tensor& x) {
-  return moving_bytes(x) <= max_inline_bytes;
-}
-
-void copy_content(const std::vector<std::byte>& content, const Tensor& x) {
-  if (static_cast<std::int64_t>(content.size()) != x.bytes())
-    fail<RankFailed>("{} bytes came for {}: all processes must run the same build of this program", content.size(),
-                     to_string(x));
-  x.device().backend().copy_from_host(x.data(), content);
-}
-
-void wait_for_elements(ProgressEngine& engine, const Transfers& transfers, const Call& call) {
-  for (const std::shared_ptr<Transfer>& transfer : transfers)
-    engine.wait([&] { return transfer->is_done; }, call, transfer->peer, Awaited::elements);
-}
-
-// ---- offers --------------------------------------------------------------------------------------------------------
-
-void Offers::put(int step, std::vector<Tensor> tensors, const std::vector<int>& to, const Call& call,
-                 const Tensor& for_all) {
-  Step& mine = steps_[static_cast<std::size_t>(step)];
-  mine.to = to;
-  mine.tensors = std::move(tensors);
-  mine.owed.resize(to.size());
-  const auto first =
-      std::find_if(mine.tensors.begin(), mine.tensors.end(), [](const Tensor& x) { return x.defined(); });
-  if (first != mine.tensors.end()) mine.computed = engine_.path().mark(first->device());
-  MessageWriter& message = engine_.begin(step == 0 ? Kind::call : Kind::content, name_);
-  message.put(step);
-  if (step == 0) message.put_call(call);
-  const void* copied = nullptr;
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    const Tensor& x = mine.tensors[i];
-    if (to[i] == engine_.rank()) continue;
-    const Tensor& travels = for_all.defined() ? for_all : x;
-    const bool has_content = moving_bytes(travels) > 0 && is_inline(travels);
-    if (has_content && (travels.data() != copied || content_.size() != static_cast<std::size_t>(travels.bytes()))) {
-      content_.resize(static_cast<std::size_t>(travels.bytes()));
-      travels.device().backend().copy_to_host(content_, travels.data());
-      copied = travels.data();
-    }
-    if (has_content || step == 0) engine_.send(to[i], has_content ? content_ : std::span<const std::byte>());
-    if (!is_inline(x)) mine.owed[i] = x.bytes();
-  }
-  mine.is_offered = true;
-  for (const auto& [from, request] : std::exchange(early_, {})) on_request(from, request);
-}
-
-void Offers::on_request(int from, const ElementRequest& request) {
-  Step& step = steps_[static_cast<std::size_t>(request.slice.step)];
-  if (!step.is_offered) {
-    early_.emplace_back(from, request);
-    return;
-  }
-  const auto i = static_cast<std::size_t>(std::find(step.to.begin(), step.to.end(), from) - step.to.begin());
-  if (i == step.to.size() || request.slice.bytes > step.owed[i])
-    fail<MalformedMessage>("a message that requests {} bytes that are not its own", request.slice.bytes);
-  const Tensor& x = step.tensors[i];
-  const Tensor slice =
-      Tensor::view(x.storage(), x.byte_offset() + request.slice.offset, {request.slice.bytes}, DType::u8);
-  step.owed[i] -= request.slice.bytes;
-  sent_.push_back(engine_.send_elements(from, request.tag, slice, step.computed));
-}
-
-void Offers::wait_until_sent(const Call& call) {
-  for (const Step& step : steps_)
-    for (std::size_t i = 0; i < step.owed.size(); ++i)
-      engine_.wait([&] { return step.owed[i] == 0; }, call, step.to[i]);
-  wait_for_elements(engine_, sent_, call);
-}
-
-// ---- collectives ---------------------------------------------------------------------------------------------------
 
 ProcessCollective::ProcessCollective(ProgressEngine& engine, std::shared_ptr<const Group> group, Call call,
                                      std::vector<Tensor> offered, std::int64_t piece_bytes)
@@ -103,7 +24,7 @@ ProcessCollective::ProcessCollective(ProgressEngine& engine, std::shared_ptr<con
       piece_bytes_(piece_bytes),
       offers_(engine, {group_->id, call_.sequence}) {
   whole_ = whole_of(offered);
-  offers_.put(0, std::move(offered), group_->members, call_, whole_);
+  offers_.offer(0, std::move(offered), group_->members, call_, whole_);
   engine_.poll();
 }
 
@@ -158,7 +79,7 @@ void ProcessCollective::all_reduce(Reduction reduction, int rank, std::vector<Te
 
 void ProcessCollective::offer(std::vector<Tensor> offered) {
   ++step_;
-  offers_.put(step_, std::move(offered), group_->members, call_);
+  offers_.offer(step_, std::move(offered), group_->members, call_);
 }
 
 void ProcessCollective::finish() {

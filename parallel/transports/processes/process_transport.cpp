@@ -2,8 +2,9 @@
 
 #include <utility>
 
+#include "parallel/transports/group.h"
 #include "parallel/transports/processes/element_path.h"
-#include "parallel/transports/processes/process_collective.h"
+#include "parallel/transports/processes/offered_tensors.h"
 
 namespace heddle {
 
@@ -15,7 +16,7 @@ class ProcessSend : public MessageCall {
  public:
   ProcessSend(ProgressEngine& engine, std::uint64_t group, Call call, Tensor x)
       : engine_(engine), call_(std::move(call)), offers_(engine, {group, call_.sequence, *call_.peer}) {
-    offers_.put(0, {std::move(x)}, {*call_.peer}, call_);
+    offers_.offer(0, {std::move(x)}, {*call_.peer}, call_);
     engine_.poll();
   }
 
@@ -28,7 +29,7 @@ class ProcessSend : public MessageCall {
  private:
   ProgressEngine& engine_;
   Call call_;
-  Offers offers_;
+  OfferedTensors offers_;
 };
 
 class ProcessReceive : public MessageCall {
