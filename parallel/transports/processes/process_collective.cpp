@@ -1,7 +1,6 @@
 #include "parallel/transports/processes/process_collective.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "framework/tensors/device.h"
 #include "parallel/transports/processes/element_path.h"
@@ -47,10 +46,10 @@ void ProcessCollective::receive(std::span<Tensor> incoming) {
   for (std::size_t p = 0; p < incoming.size(); ++p)
     if (incoming[p].defined() && incoming[p].bytes() > 0 && (p == group_->rank || !is_inline(incoming[p])))
       destinations[p] = incoming[p];
-  begin(0, 0, std::numeric_limits<std::int64_t>::max(), std::move(destinations));
+  begin_move(0, 0, all_bytes, std::move(destinations));
   for (std::size_t p = 0; p < incoming.size(); ++p)
     if (p != group_->rank && is_inline(incoming[p])) copy_content_of(p, incoming[p]);
-  wait(0);
+  wait_for_move(0);
 }
 
 void ProcessCollective::reduce(Reduction reduction, Tensor& result) {
@@ -105,8 +104,8 @@ void ProcessCollective::copy_content_of(std::size_t p, const Tensor& destination
   copy_content(*came, destination);
 }
 
-/// Piece after piece, so that the next one is on its way while this one is reduced. Ranks whose slices are longer have
-/// more pieces: this one takes part in those, too.
+/// Reduces piece after piece, so that the next one is on its way while this one is reduced. Ranks whose slices are
+/// longer have more pieces: this one takes part in those, too.
 void ProcessCollective::reduce_pieces(Reduction reduction, const Tensor& mine, const Tensor& result) {
   std::int64_t longest = 0;
   for (const Tensor& x : offered()) longest = std::max(longest, x.numel());
@@ -121,7 +120,7 @@ void ProcessCollective::reduce_pieces(Reduction reduction, const Tensor& mine, c
   for (std::int64_t at = 0, b = 0; at < longest; at += length, b = 1 - b) {
     const auto buffer = static_cast<std::size_t>(b);
     if (at + length < longest) begin_piece(1 - buffer, pieces[1 - buffer], mine, at + length, length);
-    wait(buffer);
+    wait_for_move(buffer);
     const std::int64_t count = std::min(length, mine.numel() - at);
     if (count <= 0) continue;
     std::vector<Tensor> operands;
@@ -131,7 +130,7 @@ void ProcessCollective::reduce_pieces(Reduction reduction, const Tensor& mine, c
   }
 }
 
-/// A piece of another rank's elements.
+/// The first `count` elements of rank p in a piece, which has a row for each other rank.
 Tensor ProcessCollective::row_of(std::size_t p, const Tensor& piece, std::int64_t count) const {
   const auto row = static_cast<std::int64_t>(p < group_->rank ? p : p - 1);
   return piece.rows(row, row + 1).reshape({-1}).rows(0, count);
@@ -150,7 +149,7 @@ void ProcessCollective::begin_piece(std::size_t buffer, const Tensor& piece, con
       destinations[p] = destination;
   }
   const auto size = static_cast<std::int64_t>(size_of(mine.dtype()));
-  begin(buffer, at * size, length * size, std::move(destinations));
+  begin_move(buffer, at * size, length * size, std::move(destinations));
 }
 
 }  // namespace heddle

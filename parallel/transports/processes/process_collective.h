@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -28,12 +29,14 @@ class ProcessCollective : public TransportCall {
   void finish() override;
 
  protected:
+  /// The `length` of a move of whole tensors.
+  static constexpr std::int64_t all_bytes = std::numeric_limits<std::int64_t>::max();
   /// Begins to move `length` bytes, from `offset` on, of each tensor that is offered in this step and that does not
   /// travel within a control message. destinations[p] receives those of rank p (also of this rank) and has their number
   /// of bytes; it is undefined where none come. Two such moves may be under way; `buffer`, 0 or 1, distinguishes them.
-  virtual void begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
-                     std::vector<Tensor> destinations) = 0;
-  virtual void wait(std::size_t buffer) = 0;
+  virtual void begin_move(std::size_t buffer, std::int64_t offset, std::int64_t length,
+                          std::vector<Tensor> destinations) = 0;
+  virtual void wait_for_move(std::size_t buffer) = 0;
   /// Waits until no other rank will read what this one offered.
   virtual void wait_until_read() = 0;
 

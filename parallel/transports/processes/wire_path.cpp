@@ -15,8 +15,8 @@ class WireCollective : public ProcessCollective {
       : ProcessCollective(engine, std::move(group), std::move(call), std::move(offered), wire_piece_bytes) {}
 
  protected:
-  void begin(std::size_t buffer, std::int64_t offset, std::int64_t /*length*/,
-             std::vector<Tensor> destinations) override {
+  void begin_move(std::size_t buffer, std::int64_t offset, std::int64_t /*length*/,
+                  std::vector<Tensor> destinations) override {
     Transfers& transfers = transfers_[buffer];
     transfers.clear();
     for (std::size_t p = 0; p < destinations.size(); ++p)
@@ -26,7 +26,7 @@ class WireCollective : public ProcessCollective {
     Tensor& own = destinations[group().rank];
     if (own.defined()) own.copy_from(offered()[group().rank]);
   }
-  void wait(std::size_t buffer) override { wait_for_elements(engine(), transfers_[buffer], call()); }
+  void wait_for_move(std::size_t buffer) override { wait_for_elements(engine(), transfers_[buffer], call()); }
   void wait_until_read() override { offers().wait_until_sent(call()); }
 
  private:

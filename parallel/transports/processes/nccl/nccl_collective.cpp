@@ -1,7 +1,6 @@
 #include "parallel/transports/processes/nccl/nccl_collective.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace heddle {
@@ -58,8 +57,8 @@ void NcclCollective::wait_for_all_ranks() {
   engine().wait(is_open, call(), others_, Awaited::elements_of_group);
 }
 
-void NcclCollective::begin(std::size_t buffer, std::int64_t offset, std::int64_t length,
-                           std::vector<Tensor> destinations) {
+void NcclCollective::begin_move(std::size_t buffer, std::int64_t offset, std::int64_t length,
+                                std::vector<Tensor> destinations) {
   steps_begun_ = step() + 1;
   moves_[buffer] = nullptr;
   Channel::Issue issue;
@@ -114,7 +113,7 @@ Channel::Issue NcclCollective::exchange(std::int64_t offset, std::int64_t length
   return [sends, receives](NcclCommunicator& ranks) { ranks.exchange(sends, receives); };
 }
 
-void NcclCollective::wait(std::size_t buffer) {
+void NcclCollective::wait_for_move(std::size_t buffer) {
   const std::shared_ptr<Channel::Operation> move = std::move(moves_[buffer]);
   if (move == nullptr) return;
   const auto is_done = [&] {
@@ -126,9 +125,8 @@ void NcclCollective::wait(std::size_t buffer) {
 
 void NcclCollective::wait_until_read() {
   // A root that receives nothing itself.
-  if (steps_begun_ <= step())
-    begin(0, 0, std::numeric_limits<std::int64_t>::max(), std::vector<Tensor>(group().size()));
-  wait(0);
+  if (steps_begun_ <= step()) begin_move(0, 0, all_bytes, std::vector<Tensor>(group().size()));
+  wait_for_move(0);
 }
 
 }  // namespace heddle

@@ -16,8 +16,9 @@ class NcclCollective : public ProcessCollective {
                  std::vector<Tensor> offered);
 
  protected:
-  void begin(std::size_t buffer, std::int64_t offset, std::int64_t length, std::vector<Tensor> destinations) override;
-  void wait(std::size_t buffer) override;
+  void begin_move(std::size_t buffer, std::int64_t offset, std::int64_t length,
+                  std::vector<Tensor> destinations) override;
+  void wait_for_move(std::size_t buffer) override;
   void wait_until_read() override;
 
  private:
