@@ -12,7 +12,7 @@
 namespace heddle::test {
 
 TEST_CASE("sockets: an interface is chosen by its name or a subnet, and the error lists those that exist") {
-  const auto host = [](const char* text) { return TcpSocket::address_of(text, 1).host; };
+  const auto host = [](const char* text) { return TcpSocket::resolve(text, 1).host; };
   const std::vector<NetworkInterface> interfaces{
       {"lo", host("127.0.0.1")}, {"eth0", host("192.168.1.7")}, {"eth1", host("10.1.2.3")}, {"eth1", host("10.1.2.4")}};
   const auto chosen = [&](const char* text) {

@@ -20,7 +20,7 @@ namespace {
 
 struct Pair {
   TcpSocket listening = TcpSocket::listen(0);
-  TcpSocket one = connected_to(ntohs(listening.here().port));
+  TcpSocket one = connected_to(ntohs(listening.local_address().port));
   TcpSocket other = accepted_by(listening);
 };
 
@@ -53,7 +53,7 @@ std::string refused(const TcpConnection::Header& header) {
 int option_of(const TcpSocket& socket, int level, int option) {
   int value = -1;
   socklen_t size = sizeof(value);
-  CHECK(::getsockopt(socket.number(), level, option, &value, &size) == 0);
+  CHECK(::getsockopt(socket.descriptor(), level, option, &value, &size) == 0);
   return value;
 }
 
@@ -118,13 +118,13 @@ TEST_CASE("sockets: the memory of a cancelled receive is no longer written") {
   connection.receive(elements);
   const std::vector<std::byte> half(50, std::byte{1});
   say(pair.other, TcpConnection::Header{TcpConnection::Kind::elements, 5, 100});
-  CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
+  CHECK(::send(pair.other.descriptor(), half.data(), half.size(), 0) == 50);
   progress_until(connection, [&] { return memory[49] == std::byte{1}; });
   TcpConnection::cancel(*elements);
-  CHECK(::send(pair.other.number(), half.data(), half.size(), 0) == 50);
+  CHECK(::send(pair.other.descriptor(), half.data(), half.size(), 0) == 50);
   // What comes then is understood.
   say(pair.other, TcpConnection::Header{TcpConnection::Kind::last_message_frame, 0, 3});
-  CHECK(::send(pair.other.number(), half.data(), 3, 0) == 3);
+  CHECK(::send(pair.other.descriptor(), half.data(), 3, 0) == 3);
   std::optional<TcpConnection::MessageFrame> frame;
   progress_until(connection, [&] {
     if (!frame) frame = connection.next_frame();
@@ -152,9 +152,9 @@ TEST_CASE("sockets: a socket that has connected to itself is detected") {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::bind(itself.number(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
-  address.sin_port = itself.here().port;
-  REQUIRE(::connect(itself.number(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  REQUIRE(::bind(itself.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  address.sin_port = itself.local_address().port;
+  REQUIRE(::connect(itself.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
   CHECK(itself.is_with_itself());
   const Pair pair;
   CHECK_FALSE(pair.one.is_with_itself());
@@ -163,7 +163,7 @@ TEST_CASE("sockets: a socket that has connected to itself is detected") {
 
 TEST_CASE("sockets: a connection to a port without a listener fails, and does not reach itself") {
   // The system gives even ports to connecting sockets, one after the other, and this one several times.
-  const TcpAddress unused = TcpSocket::address_of("127.0.0.1", static_cast<std::uint16_t>((free_port() + 1) & ~1));
+  const TcpAddress unused = TcpSocket::resolve("127.0.0.1", static_cast<std::uint16_t>((free_port() + 1) & ~1));
   int reached = 0;
   for (int i = 0; i < 40000; ++i) {
     try {

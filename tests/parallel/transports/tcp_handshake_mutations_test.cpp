@@ -98,7 +98,7 @@ std::string heard_until_end(const TcpSocket& socket, std::string heard) {
   std::array<char, 256> bytes{};
   while (const std::optional<std::size_t> count = socket.read_some(std::as_writable_bytes(std::span(bytes)))) {
     heard.append(bytes.data(), *count);
-    pollfd readable{socket.number(), POLLIN, 0};
+    pollfd readable{socket.descriptor(), POLLIN, 0};
     REQUIRE(::poll(&readable, 1, 20000) == 1);
   }
   return heard;
@@ -117,7 +117,7 @@ bool is_rejected(const std::string& replies) {
 /// Closes the connection in such a way that the peer receives an error.
 void reset(TcpSocket& socket) {
   const linger at_once{1, 0};
-  (void)::setsockopt(socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  (void)::setsockopt(socket.descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   socket.close();
 }
 

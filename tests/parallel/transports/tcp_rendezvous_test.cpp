@@ -30,10 +30,10 @@ TEST_CASE("sockets: a process that connected to rank 0 by a loopback address is 
   Joining third({2, 3}, {"127.0.0.5", leader.point.port});
   const TcpSocket to_third = joined_by(leader.listening);
   const auto hello = hear<TcpHello>(to_third);
-  const TcpAddress by_loopback{htonl(INADDR_LOOPBACK), of_second.here().port};
+  const TcpAddress by_loopback{htonl(INADDR_LOOPBACK), of_second.local_address().port};
   leader.answer(to_third, {hello_of(0, 3), hello_of(1, 3, by_loopback),
                            hello_of(2, 3, {htonl(INADDR_LOOPBACK), hello.address.port})});
-  CHECK(to_string(joined_by(of_second).here()) == fmt::format("127.0.0.5:{}", ntohs(by_loopback.port)));
+  CHECK(to_string(joined_by(of_second).local_address()) == fmt::format("127.0.0.5:{}", ntohs(by_loopback.port)));
   CHECK(third.ended() == "joined");
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("sockets: ranks that contradict each other end the rendezvous, and all
     say(other, wrong.hello);
     std::string error = wrong.error;
     if (const std::size_t at = error.find("FROM"); at != std::string::npos)
-      error.replace(at, 4, to_string(other.here()));
+      error.replace(at, 4, to_string(other.local_address()));
     CHECK(first.ended() == error);
     const std::string head = error.substr(error.find(": ") + 2);
     CHECK(refusal_heard_by(second) == head);
@@ -66,7 +66,7 @@ TEST_CASE("sockets: ranks that contradict each other end the rendezvous, and all
 TEST_CASE("sockets: a job at a loopback address listens at no other") {
   const RendezvousAddress point{"127.0.0.7", free_port()};
   Joining first({0, 2}, point);
-  const TcpAddress elsewhere = TcpSocket::address_of("127.0.0.1", point.port);
+  const TcpAddress elsewhere = TcpSocket::resolve("127.0.0.1", point.port);
   Joining second({1, 2}, point);
   CHECK_THROWS_AS(TcpSocket::connect(elsewhere, "another address", TcpSocket::Clock::now()), RankFailed);
   CHECK(first.ended() == "joined");
@@ -79,7 +79,7 @@ TEST_CASE("sockets: ranks listen at the chosen interface and are reached there")
   const TcpSocket to_second = joined_by(leader.listening);
   const auto hello = hear<TcpHello>(to_second);
   CHECK(host_text(hello.address.host) == "127.0.0.1");
-  CHECK_THROWS_AS(TcpSocket::connect(TcpSocket::address_of("127.0.0.2", ntohs(hello.address.port)), "another address",
+  CHECK_THROWS_AS(TcpSocket::connect(TcpSocket::resolve("127.0.0.2", ntohs(hello.address.port)), "another address",
                                      TcpSocket::Clock::now()),
                   RankFailed);
   leader.answer(to_second, {hello_of(0, 3), hello, hello_of(2, 3)});

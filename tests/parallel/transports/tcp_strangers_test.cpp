@@ -81,7 +81,7 @@ TEST_CASE("sockets: a rank that cannot be of this job receives the error, and th
   for (const TcpHello& stray : {hello_of(2, 5), hello_of(4, 4), hello_of(0, 4), hello_of(-1, 4)}) {
     const TcpSocket socket = joined_to(point.port);
     say(socket, stray);
-    last = to_string(socket.here());
+    last = to_string(socket.local_address());
     CHECK(refusal_heard_by(socket) == fmt::format("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank 0 of 4",
                                                   stray.rank, stray.size, last));
     CHECK(is_sent_away(socket));
@@ -104,7 +104,7 @@ TEST_CASE("sockets: a process of another build is turned away, and learns which 
       first.ended() ==
       fmt::format("rank failed: rank 1 did not connect to 127.0.0.1:{} within 3 s; a process at {} was turned away: it "
                   "speaks version 77 of the protocol between processes, and this process version 3",
-                  point.port, to_string(other.here())));
+                  point.port, to_string(other.local_address())));
 }
 
 TEST_CASE("sockets: a process with another secret ends with an error, and the job meets without it") {
@@ -132,7 +132,7 @@ TEST_CASE("sockets: rank 0 names the last process that it turned away because of
     const std::string ended = first.ended();
     const std::string head = fmt::format(
         "rank failed: rank 1 did not connect to 127.0.0.1:{} within 2 s; a process at {} was turned away: ", point.port,
-        to_string(stranger.here()));
+        to_string(stranger.local_address()));
     CHECK(ended.starts_with(head));
     return ended.substr(std::min(head.size(), ended.size()));
   };

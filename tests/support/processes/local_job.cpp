@@ -137,7 +137,7 @@ std::unique_ptr<Wire> LocalWires::wire(int process) {
 }
 
 std::uint16_t free_port() {
-  return ntohs(TcpSocket::listen(0).here().port);
+  return ntohs(TcpSocket::listen(0).local_address().port);
 }
 
 void in_processes(int processes, const std::function<void(Job& own)>& body, Connection connection) {

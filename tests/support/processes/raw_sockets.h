@@ -25,7 +25,7 @@ inline TcpSocket::Deadline soon() {
 }
 
 inline TcpSocket connected_to(std::uint16_t port) {
-  return TcpSocket::connect(TcpSocket::address_of("127.0.0.1", port), "the tested process", soon());
+  return TcpSocket::connect(TcpSocket::resolve("127.0.0.1", port), "the tested process", soon());
 }
 
 /// Two connected sockets without a network.

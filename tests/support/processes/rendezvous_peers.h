@@ -45,7 +45,7 @@ class Joining {
 /// A test that is rank 0 of a job, for one other.
 struct FakeLeader {
   TcpSocket listening = TcpSocket::listen(0);
-  RendezvousAddress point{"127.0.0.1", ntohs(listening.here().port)};
+  RendezvousAddress point{"127.0.0.1", ntohs(listening.local_address().port)};
 
   void answer(const TcpSocket& to, const std::vector<TcpHello>& hellos) const {
     say(to, TcpReply{.kind = TcpReply::Kind::hellos,

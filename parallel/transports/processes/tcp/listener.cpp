@@ -40,7 +40,7 @@ std::optional<TcpListener::Incoming> TcpListener::progress_pending(Deadline now)
     const std::string why = pending->handshake.why_refused();
     pending = pending_.erase(pending);
     if (state == State::done) return incoming;
-    if (!why.empty()) record_rejection(incoming.socket.there(), why);
+    if (!why.empty()) record_rejection(incoming.socket.peer_address(), why);
   }
   return {};
 }
@@ -76,12 +76,12 @@ bool TcpListener::wait(std::span<const TcpSocket> known, Deadline deadline) {
   // poll ignores negative numbers.
   const bool can_accept = next_accept(now) <= now;
   if (!can_accept) deadline = std::min(deadline, next_accept(now));
-  std::vector<pollfd> watched{{can_accept ? listening_.number() : -1, POLLIN, 0}};
+  std::vector<pollfd> watched{{can_accept ? listening_.descriptor() : -1, POLLIN, 0}};
   for (const Pending& pending : pending_) {
-    watched.push_back({pending.socket.number(), POLLIN, 0});
+    watched.push_back({pending.socket.descriptor(), POLLIN, 0});
     deadline = std::min(deadline, pending.end);
   }
-  for (const TcpSocket& socket : known) watched.push_back({socket.number(), POLLRDHUP, 0});
+  for (const TcpSocket& socket : known) watched.push_back({socket.descriptor(), POLLRDHUP, 0});
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
   if (::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0))) < 0) {
     if (errno != EINTR) fail("poll: {}", std::strerror(errno));

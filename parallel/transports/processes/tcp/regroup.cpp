@@ -42,7 +42,7 @@ class Regroup {
             .restarts = restarts,
             .host = leader == 0 ? regrouping_.leader_host : host_text(address(leader).host),
             .port = ntohs(address(leader).port),
-            .listen_host = host_text(listening_.here().host)};
+            .listen_host = host_text(listening_.local_address().host)};
   }
   TcpHello hello() const;
   bool is_member(const TcpHello& came) const;

@@ -36,7 +36,7 @@ class Rendezvous {
         address_(address),
         timeouts_(timeouts),
         secret_(secret),
-        leader_address_(TcpSocket::address_of(address.host, address.port)),
+        leader_address_(TcpSocket::resolve(address.host, address.port)),
         sockets_(static_cast<std::size_t>(launch.size)),
         hellos_(static_cast<std::size_t>(launch.size)) {}
 
@@ -96,7 +96,7 @@ void Rendezvous::run_leader() {
   choose_interface();
   listening_ = listen(address_.port);
   fill_own_hello();
-  if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening_.here()))
+  if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening_.local_address()))
     note(fmt::format("note: HEDDLE_JOB_SECRET is not set: every program that reaches {} can join this job",
                      to_string(address_)));
   try {
@@ -160,7 +160,7 @@ void Rendezvous::choose_interface() {
 /// Listens at the address that a restart or HEDDLE_INTERFACE has chosen, otherwise at all addresses of this machine;
 /// but only at the loopback address where that of rank 0 is one on every machine, which keeps other machines out.
 TcpSocket Rendezvous::listen(std::uint16_t port) const {
-  if (!launch_.listen_host.empty()) return TcpSocket::listen(port, TcpSocket::address_of(launch_.listen_host, 0).host);
+  if (!launch_.listen_host.empty()) return TcpSocket::listen(port, TcpSocket::resolve(launch_.listen_host, 0).host);
   if (interface_) return TcpSocket::listen(port, interface_->host);
   const bool is_one_machine = address_.host == "localhost" || address_.host == host_text(leader_address_.host);
   return TcpSocket::listen(port, is_one_machine && is_loopback(leader_address_) ? leader_address_.host : 0);
@@ -173,7 +173,7 @@ void Rendezvous::fill_own_hello() {
   mine.restarts = launch_.restarts;
   mine.is_elastic = launch_.is_elastic ? 1 : 0;
   if (launch_.rank == 0) mine.job = std::bit_cast<std::array<std::uint64_t, 4>>(JobSecret::draw_nonce())[0] | 1;
-  mine.address = {interface_ ? interface_->host : 0, listening_.here().port};
+  mine.address = {interface_ ? interface_->host : 0, listening_.local_address().port};
   (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);
 }
 
@@ -260,7 +260,7 @@ std::vector<int> Rendezvous::missing_ranks() {
 
 void Rendezvous::accept(TcpListener::Incoming incoming) {
   TcpHello came = incoming.hello;
-  const TcpAddress from = incoming.socket.there();
+  const TcpAddress from = incoming.socket.peer_address();
   if (came.address.host == 0) came.address.host = from.host;
   incoming_ = std::move(incoming);
   check_hello(came, from);
@@ -272,14 +272,14 @@ void Rendezvous::accept(TcpListener::Incoming incoming) {
 bool Rendezvous::reject_stray(TcpListener& listener, const TcpListener::Incoming& stray) const {
   const TcpHello& came = stray.hello;
   if (came.restarts != launch_.restarts) {
-    listener.record_rejection(stray.socket.there(),
+    listener.record_rejection(stray.socket.peer_address(),
                               fmt::format("it has seen {} of the job's {} restarts", came.restarts, launch_.restarts));
     constexpr std::string_view why = "the job has restarted without this process, which came too late";
     send_reply(stray.socket, TcpReply::Kind::failed, why);
     return true;
   }
   if (came.size == launch_.size && came.rank > launch_.rank && came.rank < launch_.size) return false;
-  const TcpAddress from = stray.socket.there();
+  const TcpAddress from = stray.socket.peer_address();
   listener.record_rejection(from, fmt::format("it is rank {} of {}", came.rank, came.size));
   const std::string why = fmt::format("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}",
                                       came.rank, came.size, to_string(from), launch_.rank, launch_.size);
@@ -333,7 +333,7 @@ void Rendezvous::check_hellos(const TcpHello& mine) const {
 
 /// A process that connected to rank 0 by a loopback address is on its machine, and can be reached there.
 TcpAddress Rendezvous::reachable(TcpAddress address) const {
-  if (is_loopback(address)) address.host = sockets_[0].there().host;
+  if (is_loopback(address)) address.host = sockets_[0].peer_address().host;
   return address;
 }
 

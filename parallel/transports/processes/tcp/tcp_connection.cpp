@@ -14,14 +14,6 @@
 
 namespace heddle {
 
-namespace {
-
-bool is_temporary(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
-}
-
-}  // namespace
-
 void TcpConnection::post(std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) {
   if (!can_write_) return;
   Frame& frame = messages_.emplace_back();
@@ -94,7 +86,7 @@ bool TcpConnection::write_some() {
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
-  const ssize_t count = ::sendmsg(socket_.number(), &message, MSG_NOSIGNAL);
+  const ssize_t count = ::sendmsg(socket_.descriptor(), &message, MSG_NOSIGNAL);
   if (count < 0) {
     // The data that the peer had sent before are still to be read: they may give the reason why it ended.
     if (!is_temporary(errno)) stop_writing(errno);
@@ -131,7 +123,7 @@ std::span<std::byte> TcpConnection::next_read() {
 bool TcpConnection::read_some() {
   if (is_gone() || !socket_.is_open()) return false;
   const std::span<std::byte> bytes = next_read();
-  const ssize_t count = ::recv(socket_.number(), bytes.data(), bytes.size(), 0);
+  const ssize_t count = ::recv(socket_.descriptor(), bytes.data(), bytes.size(), 0);
   if (count <= 0) {
     if (count < 0 && is_temporary(errno)) return false;
     stop_writing(count < 0 ? errno : 0);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <thread>
 
 #include <arpa/inet.h>
@@ -38,10 +39,10 @@ sockaddr_in to_system(const TcpAddress& address) {
 
 using NameOfSocket = int (*)(int, sockaddr*, socklen_t*);
 
-TcpAddress from_system(int number, NameOfSocket name) {
+TcpAddress from_system(int descriptor, NameOfSocket name) {
   sockaddr_in system{};
   socklen_t size = sizeof(system);
-  (void)name(number, reinterpret_cast<sockaddr*>(&system), &size);
+  (void)name(descriptor, reinterpret_cast<sockaddr*>(&system), &size);
   return {system.sin_addr.s_addr, system.sin_port};
 }
 
@@ -51,7 +52,7 @@ TcpSocket new_socket() {
 
 void set_up_connection(const TcpSocket& socket) {
   const auto set = [&socket](int level, int option, int value) {
-    (void)::setsockopt(socket.number(), level, option, &value, sizeof(value));
+    (void)::setsockopt(socket.descriptor(), level, option, &value, sizeof(value));
   };
   constexpr int silence = static_cast<int>(TcpSocket::max_silence.count());
   set(IPPROTO_TCP, TCP_NODELAY, 1);  // control messages are short and waited for
@@ -64,10 +65,10 @@ void set_up_connection(const TcpSocket& socket) {
 }
 
 /// False at the deadline.
-bool wait_until_ready(int number, short events, TcpSocket::Deadline deadline) {
+bool wait_until_ready(int descriptor, short events, TcpSocket::Deadline deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - TcpSocket::Clock::now());
-    pollfd ready{number, events, 0};
+    pollfd ready{descriptor, events, 0};
     const int count = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (count > 0) return true;
     if (count == 0) return false;
@@ -79,16 +80,16 @@ bool wait_until_ready(int number, short events, TcpSocket::Deadline deadline) {
 int try_to_connect(const TcpSocket& socket, const TcpAddress& address, TcpSocket::Deadline deadline) {
   const sockaddr_in there = to_system(address);
   int error = 0;
-  if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&there), sizeof(there)) != 0) error = errno;
+  if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&there), sizeof(there)) != 0) error = errno;
   if (error == EINPROGRESS) {
-    if (!wait_until_ready(socket.number(), POLLOUT, deadline)) return ETIMEDOUT;
+    if (!wait_until_ready(socket.descriptor(), POLLOUT, deadline)) return ETIMEDOUT;
     socklen_t size = sizeof(error);
-    (void)::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
+    (void)::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
   if (error != 0 || !socket.is_with_itself()) return error;
   // Closed at once: otherwise the process that is to listen at this port would find it taken for a minute.
   const linger at_once{1, 0};
-  (void)::setsockopt(socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  (void)::setsockopt(socket.descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   return ECONNREFUSED;
 }
 
@@ -107,22 +108,26 @@ bool is_loopback(const TcpAddress& address) {
   return ntohl(address.host) >> 24 == 127;
 }
 
-TcpSocket::TcpSocket(int number) : number_(number) {
-  if (number < 0) fail("socket: {}", std::strerror(errno));
+bool is_temporary(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+TcpSocket::TcpSocket(int descriptor) : descriptor_(descriptor) {
+  if (descriptor < 0) fail("socket: {}", std::strerror(errno));
 }
 
 TcpSocket TcpSocket::listen(std::uint16_t port, std::uint32_t host) {
   TcpSocket socket = new_socket();
   const int on = 1;
-  (void)::setsockopt(socket.number_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  (void)::setsockopt(socket.descriptor_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   const sockaddr_in here = to_system({host, htons(port)});
-  if (::bind(socket.number_, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0 ||
-      ::listen(socket.number_, SOMAXCONN) != 0)
+  if (::bind(socket.descriptor_, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0 ||
+      ::listen(socket.descriptor_, SOMAXCONN) != 0)
     fail<InputError>("MASTER_PORT: cannot listen on port {}: {}", port, std::strerror(errno));
   return socket;
 }
 
-TcpAddress TcpSocket::address_of(const std::string& host, std::uint16_t port) {
+TcpAddress TcpSocket::resolve(const std::string& host, std::uint16_t port) {
   addrinfo request{};
   request.ai_family = AF_INET;
   request.ai_socktype = SOCK_STREAM;
@@ -133,7 +138,7 @@ TcpAddress TcpSocket::address_of(const std::string& host, std::uint16_t port) {
   return {reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr.s_addr, htons(port)};
 }
 
-TcpSocket TcpSocket::connect(const TcpAddress& address, const std::string& whom, Deadline deadline) {
+TcpSocket TcpSocket::connect(const TcpAddress& address, const std::string& peer, Deadline deadline) {
   for (;;) {
     TcpSocket socket = new_socket();
     const int error = try_to_connect(socket, address, deadline);
@@ -141,12 +146,11 @@ TcpSocket TcpSocket::connect(const TcpAddress& address, const std::string& whom,
       set_up_connection(socket);
       return socket;
     }
-    if (Clock::now() >= deadline)
-      fail<RankFailed>("{} cannot be reached: {}{}", whom, std::strerror(error),
-                       error != ECONNREFUSED
-                           ? ""
-                           : " (it has not started, has ended, or all ranks of its job have connected "
-                             "already)");
+    if (Clock::now() >= deadline) {
+      constexpr std::string_view refused =
+          " (it has not started, has ended, or all ranks of its job have connected already)";
+      fail<RankFailed>("{} cannot be reached: {}{}", peer, std::strerror(error), error == ECONNREFUSED ? refused : "");
+    }
     socket.close();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -159,32 +163,32 @@ TcpSocket TcpSocket::try_connect(const TcpAddress& address, Deadline deadline) {
   return socket;
 }
 
-TcpAddress TcpSocket::here() const {
-  return from_system(number_, [](int n, sockaddr* name, socklen_t* size) { return ::getsockname(n, name, size); });
+TcpAddress TcpSocket::local_address() const {
+  return from_system(descriptor_, [](int n, sockaddr* name, socklen_t* size) { return ::getsockname(n, name, size); });
 }
 
-TcpAddress TcpSocket::there() const {
-  return from_system(number_, [](int n, sockaddr* name, socklen_t* size) { return ::getpeername(n, name, size); });
+TcpAddress TcpSocket::peer_address() const {
+  return from_system(descriptor_, [](int n, sockaddr* name, socklen_t* size) { return ::getpeername(n, name, size); });
 }
 
 TcpSocket TcpSocket::accept() const {
-  const int number = ::accept4(number_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (number < 0) return {};  // no connection, or one that has ended again
-  TcpSocket socket(number);
+  const int descriptor = ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (descriptor < 0) return {};  // no connection, or one that has ended again
+  TcpSocket socket(descriptor);
   set_up_connection(socket);
   return socket;
 }
 
 std::optional<std::size_t> TcpSocket::read_some(std::span<std::byte> bytes) const {
-  const ssize_t count = ::recv(number_, bytes.data(), bytes.size(), 0);
+  const ssize_t count = ::recv(descriptor_, bytes.data(), bytes.size(), 0);
   if (count > 0) return static_cast<std::size_t>(count);
-  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
+  if (count < 0 && is_temporary(errno)) return 0;
   return {};
 }
 
 TcpSocket::Outcome TcpSocket::read(std::span<std::byte> bytes, Deadline deadline) const {
   while (!bytes.empty()) {
-    if (!wait_until_ready(number_, POLLIN, deadline)) return Outcome::late;
+    if (!wait_until_ready(descriptor_, POLLIN, deadline)) return Outcome::late;
     const std::optional<std::size_t> count = read_some(bytes);
     if (!count) return Outcome::closed;
     bytes = bytes.subspan(*count);
@@ -194,16 +198,16 @@ TcpSocket::Outcome TcpSocket::read(std::span<std::byte> bytes, Deadline deadline
 
 TcpSocket::Outcome TcpSocket::write(std::span<const std::byte> bytes, Deadline deadline) const {
   while (!bytes.empty()) {
-    if (!wait_until_ready(number_, POLLOUT, deadline)) return Outcome::late;
-    const ssize_t count = ::send(number_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count < 0 && errno != EAGAIN && errno != EINTR) return Outcome::closed;
+    if (!wait_until_ready(descriptor_, POLLOUT, deadline)) return Outcome::late;
+    const ssize_t count = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count < 0 && !is_temporary(errno)) return Outcome::closed;
     if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
   return Outcome::done;
 }
 
 bool TcpSocket::is_peer_open() const {
-  pollfd state{number_, POLLIN | POLLRDHUP, 0};
+  pollfd state{descriptor_, POLLIN | POLLRDHUP, 0};
   return ::poll(&state, 1, 0) == 0;
 }
 
@@ -211,15 +215,15 @@ bool TcpSocket::is_peer_silent() const {
   tcp_info info{};
   socklen_t size = sizeof(info);
   constexpr int attempts = 2;  // each of at least 200 ms
-  return ::getsockopt(number_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_retransmits >= attempts;
+  return ::getsockopt(descriptor_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_retransmits >= attempts;
 }
 
 void TcpSocket::end_writing() const {
-  (void)::shutdown(number_, SHUT_WR);
+  (void)::shutdown(descriptor_, SHUT_WR);
 }
 
 void TcpSocket::close() {
-  if (number_ >= 0) (void)::close(std::exchange(number_, -1));
+  if (descriptor_ >= 0) (void)::close(std::exchange(descriptor_, -1));
 }
 
 }  // namespace heddle

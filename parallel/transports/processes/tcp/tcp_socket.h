@@ -20,6 +20,8 @@ struct TcpAddress {
 std::string host_text(std::uint32_t host);
 /// `10.0.0.3:29500`.
 std::string to_string(const TcpAddress& address);
+/// Whether a call that failed with this error (errno) may succeed later.
+bool is_temporary(int error);
 /// Whether the address is in 127.0.0.0/8, where processes of another machine would reach themselves.
 bool is_loopback(const TcpAddress& address);
 
@@ -33,11 +35,11 @@ class TcpSocket {
   static constexpr std::chrono::seconds max_silence{60};
 
   TcpSocket() = default;
-  /// Owns the non-blocking system socket of this number; Error if the number is negative.
-  explicit TcpSocket(int number);
-  TcpSocket(TcpSocket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  /// Owns this file descriptor of a non-blocking socket; Error if it is negative.
+  explicit TcpSocket(int descriptor);
+  TcpSocket(TcpSocket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   TcpSocket& operator=(TcpSocket&& other) noexcept {
-    std::swap(number_, other.number_);
+    std::swap(descriptor_, other.descriptor_);
     return *this;
   }
   ~TcpSocket() { close(); }
@@ -45,21 +47,22 @@ class TcpSocket {
   /// Listens at this address of the machine, in network order, or at all of them (0); port 0: any free port. InputError
   /// if the port is not free.
   static TcpSocket listen(std::uint16_t port, std::uint32_t host = 0);
-  /// InputError for a host without an address.
-  static TcpAddress address_of(const std::string& host, std::uint16_t port);
-  /// Tries repeatedly, because the peer may not listen yet; RankFailed at the deadline, with the last error.
-  static TcpSocket connect(const TcpAddress& address, const std::string& whom, Deadline deadline);
+  /// The IPv4 address of a host; InputError if it has none.
+  static TcpAddress resolve(const std::string& host, std::uint16_t port);
+  /// Tries repeatedly, because the peer may not listen yet; RankFailed at the deadline, with the last error. `peer` is
+  /// its name in that error: `rank 0 at node7:29500`.
+  static TcpSocket connect(const TcpAddress& address, const std::string& peer, Deadline deadline);
 
   /// One attempt; closed if the peer has not accepted by the deadline.
   static TcpSocket try_connect(const TcpAddress& address, Deadline deadline);
 
-  bool is_open() const { return number_ >= 0; }
-  int number() const { return number_; }
+  bool is_open() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
   /// The addresses of this end and of the peer.
-  TcpAddress here() const;
-  TcpAddress there() const;
+  TcpAddress local_address() const;
+  TcpAddress peer_address() const;
   /// A process that connects to a free port may be given that very port to connect from, and then reaches itself.
-  bool is_with_itself() const { return here() == there(); }
+  bool is_with_itself() const { return local_address() == peer_address(); }
 
   /// The next connection, if a process has connected meanwhile.
   TcpSocket accept() const;
@@ -77,7 +80,7 @@ class TcpSocket {
   void close();
 
  private:
-  int number_ = -1;
+  int descriptor_ = -1;
 };
 
 }  // namespace heddle
