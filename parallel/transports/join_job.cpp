@@ -1,5 +1,6 @@
 #include "parallel/transports/join_job.h"
 
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -17,6 +18,24 @@ namespace {
 constexpr const char* restarts_variable = "HEDDLE_RESTARTS";
 constexpr const char* first_size_variable = "HEDDLE_FIRST_WORLD_SIZE";
 constexpr const char* listen_host_variable = "HEDDLE_LISTEN_HOST";
+
+/// The environment variables by which a launcher gives each process its place in the job.
+struct LauncherVariables {
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  /// They mean a job only beside MASTER_ADDR and MASTER_PORT: no launcher owns these names, and other software may set
+  /// them, too.
+  bool needs_rendezvous_address = false;
+};
+
+constexpr std::array<LauncherVariables, 4> launchers{{
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", true},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    // Slurm's are those of a step, which srun starts: a batch script by itself is not a rank.
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
+}};
 
 std::optional<int> number_in(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -43,26 +62,18 @@ std::unique_ptr<Wire> join(const Launch& launch, const std::function<void(const 
 }  // namespace
 
 std::optional<Launch> launch_of_environment() {
-  struct Names {
-    const char* rank;
-    const char* size;
-    const char* local_rank;
-  };
-  // No launcher owns these names, and other software may set them, too.
-  constexpr Names plain{"RANK", "WORLD_SIZE", "LOCAL_RANK"};
-  const char* const listen_host = std::getenv(listen_host_variable);
-  // Slurm's are those of a step, which srun starts: a batch script by itself is not a rank.
-  for (const Names names : {plain, Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-                            Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-                            Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}})
-    if (const auto rank = number_in(names.rank), size = number_in(names.size); rank && size)
-      if (names.rank != plain.rank || has_rendezvous_address())
-        return Launch{.rank = *rank,
-                      .size = *size,
-                      .local_rank = local_rank_in(names.local_rank),
-                      .restarts = number_in(restarts_variable).value_or(0),
-                      .first_size = number_in(first_size_variable).value_or(0),
-                      .listen_host = listen_host != nullptr ? listen_host : ""};
+  for (const LauncherVariables& names : launchers) {
+    const std::optional<int> rank = number_in(names.rank);
+    const std::optional<int> size = number_in(names.size);
+    if (!rank || !size || (names.needs_rendezvous_address && !has_rendezvous_address())) continue;
+    const char* const listen_host = std::getenv(listen_host_variable);
+    return Launch{.rank = *rank,
+                  .size = *size,
+                  .local_rank = local_rank_in(names.local_rank),
+                  .restarts = number_in(restarts_variable).value_or(0),
+                  .first_size = number_in(first_size_variable),
+                  .listen_host = listen_host != nullptr ? listen_host : ""};
+  }
   return {};
 }
 

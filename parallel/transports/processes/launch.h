@@ -16,9 +16,9 @@ struct Launch {
   std::optional<int> local_rank{};
   /// An elastic job restarts without the processes that have ended. Its processes stay where the others can reach them.
   bool is_elastic = false;
-  /// The number of restarts so far, and the size of the job at first (0: the present one).
+  /// The number of restarts so far, and the size of the job at its first start, where a restart may have changed it.
   int restarts = 0;
-  int first_size = 0;
+  std::optional<int> first_size{};
   /// The address at which the process listens, if a restart has decided that.
   std::string listen_host{};
 };

@@ -78,7 +78,7 @@ bool Regroup::is_member(const TcpHello& came) const {
 
 /// Whether it can be a lost rank: at the first restart only a rank that is lost, later any rank of the first start.
 bool Regroup::was_started_again(const TcpHello& came, const Others& others) const {
-  const int first_size = regrouping_.launch.first_size != 0 ? regrouping_.launch.first_size : regrouping_.launch.size;
+  const int first_size = regrouping_.launch.first_size.value_or(regrouping_.launch.size);
   if (came.job != 0 || came.restarts != 0 || came.size != first_size || came.rank <= 0 || came.rank >= first_size)
     return false;
   if (regrouping_.launch.restarts == 0) return !is_left(came.rank);
