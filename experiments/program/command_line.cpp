@@ -175,7 +175,7 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   if (!job) return code;
   // Wait until rank 0 has written everything: some launchers end all processes when the first one fails.
   job->leave(code);
-  const std::optional<std::string> lost = job->lost(0);
+  const std::optional<std::string> lost = job->why_lost(0);
   if (!lost) return code;
   console.err << fmt::format("heddle: rank {}: {}\n", job->rank(), *lost) << std::flush;
   return code != 0 ? code : 4;

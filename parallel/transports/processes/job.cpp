@@ -98,8 +98,8 @@ bool Job::native_collective(Operation operation, std::span<float> in, std::span<
   return engine_->wire().native_collective(operation, in, out);
 }
 
-std::optional<std::string> Job::lost(int process) const {
-  return engine_->lost(process);
+std::optional<std::string> Job::why_lost(int process) const {
+  return engine_->why_lost(process);
 }
 
 const std::set<int>& Job::missing() const {

@@ -67,7 +67,7 @@ class Job {
   bool native_collective(Operation operation, std::span<float> in, std::span<float> out);
 
   /// The reason why a process has ended before it left: `rank 1: its process has ended`. Nothing for others.
-  std::optional<std::string> lost(int process) const;
+  std::optional<std::string> why_lost(int process) const;
   /// The processes without a part in the end of the last section: they have ended before, or did not respond.
   const std::set<int>& missing() const;
   /// Whether all processes are still running.

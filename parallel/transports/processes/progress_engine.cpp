@@ -114,7 +114,7 @@ std::shared_ptr<Transfer> ProgressEngine::fetch_elements(int from, const CallNam
 
 void ProgressEngine::poll() {
   while (const std::optional<Wire::Frame> frame = wire_->next_frame()) receive_frame(*frame);
-  while (const std::optional<Wire::Gone> gone = wire_->next_gone()) lose(*gone);
+  while (const std::optional<Wire::Loss> loss = wire_->next_loss()) lose(*loss);
   path_->progress();
   if (transfers_.empty()) return;
   for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->is_done = transfer->wire->is_done();
@@ -237,17 +237,17 @@ void ProgressEngine::receive_probe_answer(int from, MessageReader& message) {
 
 /// Processes that have left may end. A section that the lost process has ended is complete, and other processes may be
 /// past it already: the process is missing in the next one. The loss is reported, since others may not have noticed it.
-void ProgressEngine::lose(const Wire::Gone& gone) {
-  const auto p = static_cast<std::size_t>(gone.process);
+void ProgressEngine::lose(const Wire::Loss& loss) {
+  const auto p = static_cast<std::size_t>(loss.process);
   if (left_[p]) return;
   left_[p] = true;
-  const Failure failure{Failure::Kind::rank_failed, fmt::format("rank {}: {}", gone.process, gone.why)};
-  lost_.emplace(gone.process, failure.why);
+  const Failure failure{Failure::Kind::rank_failed, fmt::format("rank {}: {}", loss.process, loss.why)};
+  lost_.emplace(loss.process, failure.why);
   std::uint64_t lacking = section_;
   while (section_of(lacking).ended[p]) ++lacking;
   Section& section = section_of(lacking);
-  if (section.failures.contains(gone.process)) return;  // it has reported the reason itself
-  record_failure(section, gone.process, failure);
+  if (section.failures.contains(loss.process)) return;  // it has reported the reason itself
+  record_failure(section, loss.process, failure);
   report(failure, lacking);
 }
 

@@ -159,7 +159,7 @@ class ProgressEngine {
   std::vector<std::string> gather(const std::string& content);
   void leave(int code);
   /// The reason why a process has ended before it left: `rank 1: its process has ended`.
-  std::optional<std::string> lost(int process) const;
+  std::optional<std::string> why_lost(int process) const;
   bool is_whole() const { return lost_.empty(); }
   /// The processes that did not end their part of the last section.
   const std::set<int>& missing() const { return missing_; }
@@ -203,7 +203,7 @@ class ProgressEngine {
   void keep_arrival(int from, Kind kind, std::uint64_t section, MessageReader& message);
   void dispatch_to_endpoint(int from, Kind kind, std::uint64_t section, MessageReader& message);
   void receive_probe_answer(int from, MessageReader& message);
-  void lose(const Wire::Gone& gone);
+  void lose(const Wire::Loss& loss);
   void report(const Failure& failure, std::uint64_t section);
   static void record_failure(Section& section, int rank, Failure failure);
   Clock::duration max_gap() const;

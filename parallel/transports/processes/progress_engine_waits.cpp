@@ -94,7 +94,7 @@ void ProgressEngine::check_for_failure() {
     fail<Stopped>("{}: stopped, because rank {} failed: {}", to_string(waiting_->call), *section.first_failed,
                   section.failures.at(*section.first_failed).why);
   const auto peer = static_cast<std::size_t>(waiting_->peer());
-  if (const std::optional<std::string> why = lost(waiting_->peer()))
+  if (const std::optional<std::string> why = why_lost(waiting_->peer()))
     fail<RankFailed>("{}: {}", to_string(waiting_->call), *why);
   if ((section.ended[peer] || left_[peer]) && waiting_->awaited == Awaited::message)
     fail<RankFailed>("{}: rank {} has already finished", to_string(waiting_->call), peer);
@@ -277,7 +277,7 @@ std::vector<std::string> ProgressEngine::gather(const std::string& content) {
   return all;
 }
 
-std::optional<std::string> ProgressEngine::lost(int process) const {
+std::optional<std::string> ProgressEngine::why_lost(int process) const {
   const auto found = lost_.find(process);
   if (found == lost_.end()) return {};
   return found->second;

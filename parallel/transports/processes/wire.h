@@ -48,13 +48,13 @@ class Wire {
   /// `Open MPI 4.1.4`, `sockets`.
   virtual std::string name() const = 0;
 
-  struct Gone {
+  struct Loss {
     int process;
     std::string why;  // `its process has ended`
   };
   /// The next process that has ended, after everything that it had sent; each is returned once. For wires without a
   /// launcher that would end the other processes.
-  virtual std::optional<Gone> next_gone() { return {}; }
+  virtual std::optional<Loss> next_loss() { return {}; }
   /// Whether the machine of a process does not acknowledge what was sent to it; false if the wire cannot know.
   virtual bool is_silent(int /*process*/) const { return false; }
 

@@ -50,7 +50,7 @@ class HinderedWire : public Wire {
   int local_size() const override { return wire_->local_size(); }
   int local_rank() const override { return wire_->local_rank(); }
   std::string name() const override { return wire_->name(); }
-  std::optional<Gone> next_gone() override { return wire_->next_gone(); }
+  std::optional<Loss> next_loss() override { return wire_->next_loss(); }
   bool is_silent(int process) const override { return hindrance_.silent.contains(process); }
   void post(int to, std::span<const std::byte> head, std::span<const std::byte> content, bool more_follow) override {
     wire_->post(to, head, content, more_follow);

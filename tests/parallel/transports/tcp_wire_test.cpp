@@ -113,8 +113,8 @@ TEST_CASE("sockets: a process that has ended ends the others' waits, with an err
         const auto meets = [&] { run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); }); };
         errors[static_cast<std::size_t>(p)] = message_of(meets);
         CHECK_FALSE(job.is_whole());
-        CHECK(job.lost(1) == "rank 1: its process has ended");
-        CHECK_FALSE(job.lost(2 - p));
+        CHECK(job.why_lost(1) == "rank 1: its process has ended");
+        CHECK_FALSE(job.why_lost(2 - p));
         // It stays so.
         CHECK(message_of(meets).ends_with(": rank 1: its process has ended"));
         job.leave(4);

@@ -42,7 +42,7 @@ class TcpWire : public Wire {
         local_rank_(launch.local_rank.value_or(met.local_rank)),
         local_size_(met.local_size) {
     for (TcpSocket& socket : met.sockets) connections_.emplace_back(std::move(socket));
-    is_gone_.resize(connections_.size());
+    is_loss_reported_.resize(connections_.size());
   }
 
   int rank() const override { return launch_.rank; }
@@ -69,11 +69,11 @@ class TcpWire : public Wire {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
-  std::optional<Gone> next_gone() override {
+  std::optional<Loss> next_loss() override {
     for (int p = 0; p < size(); ++p) {
-      if (is_gone_[static_cast<std::size_t>(p)] || !connection(p).is_gone()) continue;
-      is_gone_[static_cast<std::size_t>(p)] = true;
-      return Gone{p, connection(p).why_gone()};
+      if (is_loss_reported_[static_cast<std::size_t>(p)] || !connection(p).is_gone()) continue;
+      is_loss_reported_[static_cast<std::size_t>(p)] = true;
+      return Loss{p, connection(p).why_gone()};
     }
     return {};
   }
@@ -142,7 +142,7 @@ class TcpWire : public Wire {
   int local_rank_;
   int local_size_;
   std::vector<TcpConnection> connections_;  // this process's own has no socket
-  std::vector<bool> is_gone_;
+  std::vector<bool> is_loss_reported_;
   TcpConnection::MessageFrame read_;
 };
 
