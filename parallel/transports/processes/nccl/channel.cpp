@@ -16,8 +16,8 @@ void Channel::join() {
   waiting_.push_front(connecting_);
 }
 
-std::shared_ptr<Channel::Operation> Channel::put(std::shared_ptr<const Mark> after, Issue issue,
-                                                 std::vector<Tensor> memory) {
+std::shared_ptr<Channel::Operation> Channel::enqueue(std::shared_ptr<const Mark> after, Issue issue,
+                                                     std::vector<Tensor> memory) {
   if (is_abandoned_) fail_abandoned();
   auto operation = std::make_shared<Operation>();
   operation->after_ = std::move(after);
@@ -66,7 +66,7 @@ void Channel::abandon() noexcept {
   communicator_ = nullptr;
 }
 
-void Channel::forget() noexcept {
+void Channel::release_memory() noexcept {
   // Callers may hold the operations for longer.
   if (issued_) under_way_.push_back(std::move(issued_));
   for (auto* const operations : {&waiting_, &under_way_}) {

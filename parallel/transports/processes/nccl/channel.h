@@ -43,7 +43,7 @@ class Channel {
 
   /// Queues an operation, which begins after those before it and after this mark, in `progress`. The channel keeps the
   /// memory that it reads and writes until it is done or abandoned.
-  std::shared_ptr<Operation> put(std::shared_ptr<const Mark> after, Issue issue, std::vector<Tensor> memory);
+  std::shared_ptr<Operation> enqueue(std::shared_ptr<const Mark> after, Issue issue, std::vector<Tensor> memory);
   /// Makes progress with the queue; ElementsLost if it cannot be done.
   void progress();
   /// Whether no operation is under way, and whether the queue is empty, too.
@@ -55,8 +55,8 @@ class Channel {
   bool is_closed();
   /// Drops the queue; the memory is not touched any more. See NcclCommunicator::abort.
   void abandon() noexcept;
-  /// Releases the memory after `abandon`, on the rank's own thread.
-  void forget() noexcept;
+  /// To be called after `abandon`, on the rank's own thread: the channel no longer keeps any tensor.
+  void release_memory() noexcept;
   bool is_abandoned() const { return is_abandoned_; }
 
  private:

@@ -61,8 +61,13 @@ void Channels::receive_message(MessageReader& message) {
     for (int& member : members) member = message.get<int>();
     return enter(name, id, std::move(members));
   }
-  for (Opening& opening : queue_)
-    if (opening.name == name) (kind == MessageKind::locked ? opening.are_all_locked : opening.is_sender_paused) = true;
+  for (Opening& opening : queue_) {
+    if (opening.name != name) continue;
+    if (kind == MessageKind::locked)
+      opening.are_all_locked = true;
+    else
+      opening.is_sender_paused = true;
+  }
 }
 
 void Channels::progress() {
@@ -136,7 +141,7 @@ void Channels::abandon() noexcept {
   for (Channel* const channel : left) channel->abandon();
   threads.clear();
   for (const auto& [name, channel] : channels_)
-    if (channel != nullptr) channel->forget();
+    if (channel != nullptr) channel->release_memory();
 }
 
 void Channels::close() {

@@ -51,7 +51,7 @@ class Channels {
   /// A channel that its other ranks know to be open.
   const std::shared_ptr<Channel>& at(const ChannelName& name) const { return channels_.at(name); }
   /// Whether no operation may begin at present, because a communicator is being created.
-  bool pause() const { return is_paused_; }
+  bool is_paused() const { return is_paused_; }
 
   /// Handles a message of the same object of another process.
   void receive_message(MessageReader& message);

@@ -14,26 +14,20 @@
 
 namespace heddle {
 
-/// InputError if the library is not there.
 struct NcclFunctions {
+  static constexpr const char* library_name = "libnccl.so.2";
+
+  /// InputError if the library is not there, or lacks one of the functions.
   NcclFunctions() {
     // With one address for all communicators, each could connect to ranks of another; their ids are sent in control
     // messages instead.
     ::unsetenv("NCCL_COMM_ID");
     // Rings and trees would be connected by the first collective, when kernels may be under way: see channels.h.
     ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-    const std::string name = "libnccl.so.2";
-    std::string why;
-    void* library = nullptr;
-    for (const std::string& file : {name, HEDDLE_NCCL_LIBRARIES "/" + name}) {
-      library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library != nullptr) break;
-      why += fmt::format("{}{}", why.empty() ? "" : "; ", dlerror());
-    }
-    if (library == nullptr) fail<InputError>("transport nccl: {}", why);
+    void* const library = open_library();
     const auto find = [&]<class Function>(Function*& function, const char* symbol) {
       function = reinterpret_cast<Function*>(dlsym(library, symbol));
-      if (function == nullptr) fail<InputError>("transport nccl: {} lacks {}", name, symbol);
+      if (function == nullptr) fail<InputError>("transport nccl: {} lacks {}", library_name, symbol);
     };
     find(get_unique_id, "ncclGetUniqueId");
     find(comm_init_rank_config, "ncclCommInitRankConfig");
@@ -49,6 +43,17 @@ struct NcclFunctions {
     find(recv, "ncclRecv");
     find(all_gather, "ncclAllGather");
     find(broadcast, "ncclBroadcast");
+  }
+
+  /// The first library that is found: on the system's path, or beside the one that CMake has found. InputError with the
+  /// reasons if there is none.
+  static void* open_library() {
+    std::string why;
+    for (const std::string& file : {std::string(library_name), std::string(HEDDLE_NCCL_LIBRARIES "/") + library_name}) {
+      if (void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
+      why += fmt::format("{}{}", why.empty() ? "" : "; ", dlerror());
+    }
+    fail<InputError>("transport nccl: {}", why);
   }
 
   /// Throws ElementsLost if the call failed; `comm` is its communicator, if there is one.

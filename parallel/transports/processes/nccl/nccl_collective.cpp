@@ -74,7 +74,7 @@ void NcclCollective::begin_move(std::size_t buffer, std::int64_t offset, std::in
       issue = exchange(offset, length, destinations);
   }
   // A mark of now, not of the offer: the memory of the destinations may have belonged to other tensors before.
-  if (issue) moves_[buffer] = channel_->put(path_.mark(), std::move(issue), std::move(memory));
+  if (issue) moves_[buffer] = channel_->enqueue(path_.mark(), std::move(issue), std::move(memory));
   Tensor& own = destinations[group().rank];
   if (own.defined()) own.copy_from(offered()[group().rank]);
 }

@@ -14,7 +14,7 @@ class ChannelTransfer : public WireTransfer {
   ChannelTransfer(std::shared_ptr<Channel> channel, std::shared_ptr<const Mark> after, Channel::Issue issue,
                   const Tensor& tensor)
       : channel_(std::move(channel)) {
-    operation_ = channel_->put(std::move(after), std::move(issue), {tensor});
+    operation_ = channel_->enqueue(std::move(after), std::move(issue), {tensor});
   }
 
   bool is_done() override {
@@ -44,8 +44,19 @@ ChannelName NcclPath::messages_to(int rank) const {
 }
 
 void NcclPath::begin(int ranks) {
+  const std::vector<NcclGpu> gpus = gather_gpus(ranks);
+  for (std::size_t b = 0; b < gpus.size(); ++b)
+    for (std::size_t a = 0; a < b; ++a)
+      if (gpus[a].id == gpus[b].id)
+        fail<InputError>(
+            "transport nccl: ranks {} and {} have the same GPU, {} of {}: each rank needs one of its own, by "
+            "CUDA_VISIBLE_DEVICES and LOCAL_RANK (several ranks on one GPU: transport threads)",
+            a, b, gpus[a].address, gpus[a].machine);
+}
+
+/// The GPUs of all ranks. No collective has this name, since the world's calls count from 1.
+std::vector<NcclGpu> NcclPath::gather_gpus(int ranks) const {
   const NcclGpu mine = nccl_.gpu(device_);
-  // The world's calls count from 1.
   const CallName name;
   Call call;
   call.rank = engine_.rank();
@@ -69,17 +80,11 @@ void NcclPath::begin(int ranks) {
     gpu.machine = reader.get_text();
     gpu.address = reader.get_text();
   }
-  for (std::size_t b = 0; b < gpus.size(); ++b)
-    for (std::size_t a = 0; a < b; ++a)
-      if (gpus[a].id == gpus[b].id)
-        fail<InputError>(
-            "transport nccl: ranks {} and {} have the same GPU, {} of {}: each rank needs one of its own, by "
-            "CUDA_VISIBLE_DEVICES and LOCAL_RANK (several ranks on one GPU: transport threads)",
-            a, b, gpus[a].address, gpus[a].machine);
+  return gpus;
 }
 
 bool NcclPath::may_receive(int from) {
-  return channels_.open(messages_from(from), {from, engine_.rank()}) != nullptr && !channels_.pause();
+  return channels_.open(messages_from(from), {from, engine_.rank()}) != nullptr && !channels_.is_paused();
 }
 
 std::unique_ptr<WireTransfer> NcclPath::receive(int from, int /*tag*/, const Tensor& tensor) {

@@ -46,6 +46,7 @@ class NcclPath : public ElementPath {
   void close() override { channels_.close(); }
 
  private:
+  std::vector<NcclGpu> gather_gpus(int ranks) const;
   ChannelName messages_from(int rank) const;
   ChannelName messages_to(int rank) const;
 
