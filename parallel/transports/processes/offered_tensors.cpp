@@ -17,7 +17,7 @@ bool is_inline(const Tensor& x) {
 
 void copy_content(const std::vector<std::byte>& content, const Tensor& x) {
   if (static_cast<std::int64_t>(content.size()) != x.bytes())
-    fail<RankFailed>("{} bytes came for {}: all processes must run the same build of this program", content.size(),
+    fail<RankFailed>("{} bytes arrived for {}: all processes must run the same build of this program", content.size(),
                      to_string(x));
   x.device().backend().copy_from_host(x.data(), content);
 }

@@ -99,9 +99,9 @@ Tensor ProcessCollective::whole_of(const std::vector<Tensor>& offered) const {
 
 void ProcessCollective::copy_content_of(std::size_t p, const Tensor& destination) {
   if (moving_bytes(destination) == 0) return;
-  const auto& came = arrival_of(p).content[static_cast<std::size_t>(step_)];
-  wait_for(p, [&] { return came.has_value(); });
-  copy_content(*came, destination);
+  const auto& content = arrival_of(p).content[static_cast<std::size_t>(step_)];
+  wait_for(p, [&] { return content.has_value(); });
+  copy_content(*content, destination);
 }
 
 /// Reduces piece after piece, so that the next one is on its way while this one is reduced. Ranks whose slices are

@@ -139,10 +139,10 @@ class MpiWire : public Wire {
       check_mpi(MPI_Start(&incoming_[(next_ + incoming_.size() - 1) % incoming_.size()].request), "MPI_Start");
       is_read_ = false;
     }
-    int came = 0;
+    int has_arrived = 0;
     MPI_Status status;
-    check_mpi(MPI_Test(&slot.request, &came, &status), "MPI_Test");
-    if (came == 0) return {};
+    check_mpi(MPI_Test(&slot.request, &has_arrived, &status), "MPI_Test");
+    if (has_arrived == 0) return {};
     int bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     next_ = (next_ + 1) % incoming_.size();
@@ -155,8 +155,8 @@ class MpiWire : public Wire {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     for (Slot& slot : outgoing_)
       for (;;) {
-        int gone = 0;
-        if (MPI_Test(&slot.request, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS || gone != 0) break;
+        int is_sent = 0;
+        if (MPI_Test(&slot.request, &is_sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || is_sent != 0) break;
         if (std::chrono::steady_clock::now() > deadline) return false;
         std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
@@ -250,9 +250,9 @@ class MpiWire : public Wire {
   Slot& free_slot() {
     if (!outgoing_.empty()) {
       oldest_ = (oldest_ + 1) % outgoing_.size();
-      int gone = 0;
-      check_mpi(MPI_Test(&outgoing_[oldest_].request, &gone, MPI_STATUS_IGNORE), "MPI_Test");
-      if (gone != 0) return outgoing_[oldest_];
+      int is_sent = 0;
+      check_mpi(MPI_Test(&outgoing_[oldest_].request, &is_sent, MPI_STATUS_IGNORE), "MPI_Test");
+      if (is_sent != 0) return outgoing_[oldest_];
     }
     outgoing_.emplace_back();
     return outgoing_.back();

@@ -44,12 +44,12 @@ class Regroup {
             .port = ntohs(address(leader).port),
             .listen_host = host_text(listening_.local_address().host)};
   }
-  TcpHello hello() const;
-  bool is_member(const TcpHello& came) const;
-  bool was_started_again(const TcpHello& came, const Others& others) const;
+  TcpHello own_hello() const;
+  bool is_member(const TcpHello& hello) const;
+  bool was_started_again(const TcpHello& hello, const Others& others) const;
   bool are_left_ranks_here(const Others& others) const;
   Others accept_others() const;
-  bool can_join(const TcpHello& came, const Others& others) const;
+  bool can_join(const TcpHello& hello, const Others& others) const;
   void put_in_order(Others& others) const;
   std::optional<TcpAssignment> request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const;
 
@@ -58,7 +58,7 @@ class Regroup {
   const JobSecret& secret_;
 };
 
-TcpHello Regroup::hello() const {
+TcpHello Regroup::own_hello() const {
   TcpHello hello;
   hello.rank = regrouping_.launch.rank;
   hello.size = regrouping_.launch.size;
@@ -70,18 +70,18 @@ TcpHello Regroup::hello() const {
 }
 
 /// Whether it is one of the other ranks so far, which may include a rank that was taken for lost.
-bool Regroup::is_member(const TcpHello& came) const {
-  return came.job == regrouping_.job && came.restarts == regrouping_.launch.restarts &&
-         came.size == regrouping_.launch.size && came.rank >= 0 && came.rank < regrouping_.launch.size &&
-         came.rank != regrouping_.launch.rank;
+bool Regroup::is_member(const TcpHello& hello) const {
+  return hello.job == regrouping_.job && hello.restarts == regrouping_.launch.restarts &&
+         hello.size == regrouping_.launch.size && hello.rank >= 0 && hello.rank < regrouping_.launch.size &&
+         hello.rank != regrouping_.launch.rank;
 }
 
 /// Whether it can be a lost rank: at the first restart only a rank that is lost, later any rank of the first start.
-bool Regroup::was_started_again(const TcpHello& came, const Others& others) const {
+bool Regroup::was_started_again(const TcpHello& hello, const Others& others) const {
   const int first_size = regrouping_.launch.first_size.value_or(regrouping_.launch.size);
-  if (came.job != 0 || came.restarts != 0 || came.size != first_size || came.rank <= 0 || came.rank >= first_size)
+  if (hello.job != 0 || hello.restarts != 0 || hello.size != first_size || hello.rank <= 0 || hello.rank >= first_size)
     return false;
-  if (regrouping_.launch.restarts == 0) return !is_left(came.rank);
+  if (regrouping_.launch.restarts == 0) return !is_left(hello.rank);
   const auto started_again = std::count_if(others.begin(), others.end(),
                                            [](const TcpListener::Incoming& other) { return other.hello.job == 0; });
   return started_again < static_cast<std::ptrdiff_t>(regrouping_.lost.size()) + first_size - regrouping_.launch.size;
@@ -118,23 +118,23 @@ Regroup::Others Regroup::accept_others() const {
     if (are_all_here && static_cast<int>(others.size()) + 1 >= regrouping_.preferred_ranks) return others;
     const auto end = begin + (are_all_here ? regrouping_.wait_for_lost : max_wait());
     if (Clock::now() >= end) return others;
-    std::optional<TcpListener::Incoming> came = listener.next({}, end);
-    if (!came) continue;
-    if (can_join(came->hello, others)) {
-      others.push_back(std::move(*came));
+    std::optional<TcpListener::Incoming> incoming = listener.next({}, end);
+    if (!incoming) continue;
+    if (can_join(incoming->hello, others)) {
+      others.push_back(std::move(*incoming));
     } else {
       constexpr std::string_view why =
           "the job restarts without this process: only elastic processes with a missing rank can join";
-      send_reply(came->socket, TcpReply::Kind::failed, why);
+      send_reply(incoming->socket, TcpReply::Kind::failed, why);
     }
   }
 }
 
-bool Regroup::can_join(const TcpHello& came, const Others& others) const {
+bool Regroup::can_join(const TcpHello& hello, const Others& others) const {
   const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
-    return other.hello.rank == came.rank && other.hello.job == came.job && other.socket.is_peer_open();
+    return other.hello.rank == hello.rank && other.hello.job == hello.job && other.socket.is_peer_open();
   });
-  return came.is_elastic != 0 && !is_here && (is_member(came) || was_started_again(came, others));
+  return hello.is_elastic != 0 && !is_here && (is_member(hello) || was_started_again(hello, others));
 }
 
 /// By their ranks so far. From the second restart on, the processes that were started again come last.
@@ -163,7 +163,7 @@ std::optional<TcpAssignment> Regroup::request_rank(const TcpSocket& socket, TcpS
     return socket.read(std::as_writable_bytes(std::span(&value, 1)), deadline) == TcpSocket::Outcome::done;
   };
   if (connecting_handshake(socket, secret_, deadline).kind != HandshakeResult::Kind::done) return {};
-  const TcpHello mine = hello();
+  const TcpHello mine = own_hello();
   if (socket.write(std::as_bytes(std::span(&mine, 1)), deadline) != TcpSocket::Outcome::done) return {};
   TcpReply header;
   TcpAssignment given;

@@ -46,7 +46,7 @@ class Rendezvous {
 
  private:
   TcpSocket& socket(int p) { return sockets_[static_cast<std::size_t>(p)]; }
-  TcpHello& hello(int p) { return hellos_[static_cast<std::size_t>(p)]; }
+  TcpHello& hello_of(int p) { return hellos_[static_cast<std::size_t>(p)]; }
   std::string leader() const { return "rank 0 at " + to_string(address_); }
   void note(const std::string& what) const {
     if (timeouts_.on_note) timeouts_.on_note(what);
@@ -116,28 +116,28 @@ void Rendezvous::join_leader() {
   choose_interface();
   listening_ = listen(0);
   fill_own_hello();
-  const TcpHello mine = hello(launch_.rank);
+  const TcpHello mine = hello_of(launch_.rank);
   // By a loopback address rank 0 is on this machine, where it listens at the chosen interface.
   if (interface_ && is_loopback(leader_address_)) leader_address_.host = interface_->host;
   connect(0, leader_address_, leader());
   receive_hellos();
   check_hellos(mine);
   for (int p = 1; p < launch_.rank; ++p) {
-    const TcpAddress address = reachable(hello(p).address);
+    const TcpAddress address = reachable(hello_of(p).address);
     connect(p, address, fmt::format("rank {} at {}", p, to_string(address)));
   }
   accept_higher_ranks();
 }
 
 RendezvousResult Rendezvous::result() {
-  const auto& mine = hello(launch_.rank).machine;
+  const auto& mine = hello_of(launch_.rank).machine;
   const auto is_here = [&mine](const TcpHello& other) { return other.machine == mine; };
   std::vector<TcpAddress> addresses{leader_address_};
   for (int p = 1; p < launch_.size; ++p)
-    addresses.push_back(launch_.rank == 0 ? hello(p).address : reachable(hello(p).address));
+    addresses.push_back(launch_.rank == 0 ? hello_of(p).address : reachable(hello_of(p).address));
   return {std::move(sockets_),
           launch_.is_elastic ? std::move(listening_) : TcpSocket(),
-          hello(0).job,
+          hello_of(0).job,
           std::move(addresses),
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.begin() + launch_.rank, is_here)),
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
@@ -167,7 +167,7 @@ TcpSocket Rendezvous::listen(std::uint16_t port) const {
 }
 
 void Rendezvous::fill_own_hello() {
-  TcpHello& mine = hello(launch_.rank);
+  TcpHello& mine = hello_of(launch_.rank);
   mine.rank = launch_.rank;
   mine.size = launch_.size;
   mine.restarts = launch_.restarts;
@@ -193,7 +193,7 @@ void Rendezvous::connect(int p, const TcpAddress& address, const std::string& pe
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   const Deadline end = TcpSocket::Clock::now() + timeouts_.timeout;
-  if (socket(p).write(std::as_bytes(std::span(&hello(launch_.rank), 1)), end) != TcpSocket::Outcome::done)
+  if (socket(p).write(std::as_bytes(std::span(&hello_of(launch_.rank), 1)), end) != TcpSocket::Outcome::done)
     fail_disconnected(peer);
 }
 
@@ -259,41 +259,42 @@ std::vector<int> Rendezvous::missing_ranks() {
 }
 
 void Rendezvous::accept(TcpListener::Incoming incoming) {
-  TcpHello came = incoming.hello;
+  TcpHello hello = incoming.hello;
   const TcpAddress from = incoming.socket.peer_address();
-  if (came.address.host == 0) came.address.host = from.host;
+  if (hello.address.host == 0) hello.address.host = from.host;
   incoming_ = std::move(incoming);
-  check_hello(came, from);
-  hello(came.rank) = came;
-  socket(came.rank) = std::move(incoming_->socket);
+  check_hello(hello, from);
+  hello_of(hello.rank) = hello;
+  socket(hello.rank) = std::move(incoming_->socket);
 }
 
 /// A rank that cannot be of this job is of another job, and receives the error; this job may still be complete.
 bool Rendezvous::reject_stray(TcpListener& listener, const TcpListener::Incoming& stray) const {
-  const TcpHello& came = stray.hello;
-  if (came.restarts != launch_.restarts) {
+  const TcpHello& hello = stray.hello;
+  if (hello.restarts != launch_.restarts) {
     listener.record_rejection(stray.socket.peer_address(),
-                              fmt::format("it has seen {} of the job's {} restarts", came.restarts, launch_.restarts));
+                              fmt::format("it has seen {} of the job's {} restarts", hello.restarts, launch_.restarts));
     constexpr std::string_view why = "the job has restarted without this process, which came too late";
     send_reply(stray.socket, TcpReply::Kind::failed, why);
     return true;
   }
-  if (came.size == launch_.size && came.rank > launch_.rank && came.rank < launch_.size) return false;
+  if (hello.size == launch_.size && hello.rank > launch_.rank && hello.rank < launch_.size) return false;
   const TcpAddress from = stray.socket.peer_address();
-  listener.record_rejection(from, fmt::format("it is rank {} of {}", came.rank, came.size));
+  listener.record_rejection(from, fmt::format("it is rank {} of {}", hello.rank, hello.size));
   const std::string why = fmt::format("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}",
-                                      came.rank, came.size, to_string(from), launch_.rank, launch_.size);
+                                      hello.rank, hello.size, to_string(from), launch_.rank, launch_.size);
   send_reply(stray.socket, TcpReply::Kind::wrong_input, why);
   return true;
 }
 
-void Rendezvous::check_hello(const TcpHello& came, const TcpAddress& from) const {
-  const auto r = static_cast<std::size_t>(came.rank);
+void Rendezvous::check_hello(const TcpHello& hello, const TcpAddress& from) const {
+  const auto r = static_cast<std::size_t>(hello.rank);
   if (sockets_[r].is_open())
-    fail<InputError>("RANK: two processes are rank {}, on {} and on {}", came.rank, hellos_[r].machine_name(),
-                     came.machine_name());
-  if (came.address.port == 0)
-    fail<RankFailed>("rank {}, which connected from {}, names no port at which it listens", came.rank, to_string(from));
+    fail<InputError>("RANK: two processes are rank {}, on {} and on {}", hello.rank, hellos_[r].machine_name(),
+                     hello.machine_name());
+  if (hello.address.port == 0)
+    fail<RankFailed>("rank {}, which connected from {}, names no port at which it listens", hello.rank,
+                     to_string(from));
 }
 
 /// Some have ended since the restart began: those that are here restart once more.

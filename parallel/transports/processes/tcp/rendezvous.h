@@ -23,7 +23,7 @@ struct RendezvousResult {
   int local_size = 1;
 };
 
-/// See join_by_tcp (tcp_wire.h). RankAssigned if this process came to a job that restarts.
+/// See join_by_tcp (tcp_wire.h). RankAssigned if the job restarts meanwhile.
 RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& address, const RendezvousTimeouts& timeouts,
                             const JobSecret& secret);
 

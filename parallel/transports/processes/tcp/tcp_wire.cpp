@@ -32,16 +32,16 @@ class TcpTransfer : public WireTransfer {
 
 class TcpWire : public Wire {
  public:
-  TcpWire(const Launch& launch, const RendezvousAddress& address, RendezvousResult met, const JobSecret& secret)
+  TcpWire(const Launch& launch, const RendezvousAddress& address, RendezvousResult rendezvous, const JobSecret& secret)
       : launch_(launch),
         leader_host_(address.host),
-        job_(met.job),
+        job_(rendezvous.job),
         secret_(secret),
-        listening_(std::move(met.listening)),
-        addresses_(std::move(met.addresses)),
-        local_rank_(launch.local_rank.value_or(met.local_rank)),
-        local_size_(met.local_size) {
-    for (TcpSocket& socket : met.sockets) connections_.emplace_back(std::move(socket));
+        listening_(std::move(rendezvous.listening)),
+        addresses_(std::move(rendezvous.addresses)),
+        local_rank_(launch.local_rank.value_or(rendezvous.local_rank)),
+        local_size_(rendezvous.local_size) {
+    for (TcpSocket& socket : rendezvous.sockets) connections_.emplace_back(std::move(socket));
     is_loss_reported_.resize(connections_.size());
   }
 
