@@ -112,18 +112,18 @@ class ProgressEngine {
 
   /// A control message is begun, written and then sent, once or to several processes.
   enum class Kind : std::uint8_t {
-    call,
-    content,
-    ready,
-    request,
-    taken,
-    path,
-    failed,
-    ended,
-    probe,
-    waits_too,
-    gathered,
-    responsive
+    call,        // the sender has reached a call; with small tensors of its first step
+    content,     // small tensors of the second step
+    ready,       // the sender has reached the call, and its elements may move
+    request,     // an ElementRequest
+    taken,       // the receiver of a message has the complete tensor
+    path,        // for the ElementPath of the other process
+    failed,      // the sender's part of the section has failed
+    ended,       // the sender has ended its part of the section
+    probe,       // a WaitChain
+    waits_too,   // the answer to a probe
+    gathered,    // the text that the sender gives to `gather`
+    responsive,  // the sender responds, while rank 0 does not
   };
   MessageWriter& begin(Kind kind, const CallName& name);
   /// Begins a message to the path of another process.
@@ -206,6 +206,7 @@ class ProgressEngine {
   void lose(const Wire::Loss& loss);
   void report(const Failure& failure, std::uint64_t section);
   static void record_failure(Section& section, int rank, Failure failure);
+  /// See WaitedTime.
   Clock::duration max_gap() const;
   void poll_until(const std::function<bool()>& ready);
   void check_for_failure();

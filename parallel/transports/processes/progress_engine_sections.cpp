@@ -1,0 +1,171 @@
+// The ends of sections, what happens between them, and the end of the job.
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "parallel/transports/processes/element_path.h"
+#include "parallel/transports/processes/progress_engine.h"
+
+namespace heddle {
+
+namespace {
+
+// How long others may take to notice a failure, for example because they compute: the timeout of waits, within these.
+constexpr std::chrono::milliseconds min_grace = std::chrono::seconds(10);
+constexpr std::chrono::milliseconds max_grace = std::chrono::minutes(1);
+// The same for ranks that are known not to have responded within the timeout. Longer than max_silence.
+constexpr std::chrono::milliseconds grace_of_late{1200};
+// The same for ranks whose machine does not acknowledge, which takes up to a second to find out.
+constexpr std::chrono::milliseconds grace_of_silent = std::chrono::seconds(2);
+// How long rank 0 may be silent, once it is late, before another rank reports that.
+constexpr std::chrono::milliseconds max_silence = std::chrono::seconds(1);
+
+}  // namespace
+
+void ProgressEngine::report(const Failure& failure, std::uint64_t section) {
+  record_failure(section_of(section), rank(), failure);
+  begin(Kind::failed, section);
+  message_.put(failure.kind);
+  message_.put_text(failure.why);
+  message_.put_rank(failure.late_rank);
+  send_to_all();
+}
+
+/// How long the processes without a part in the end of the section are waited for after a failure.
+std::chrono::milliseconds ProgressEngine::grace(const Section& section) const {
+  std::chrono::milliseconds grace = grace_of_late;
+  for (int p = 0; p < size(); ++p) {
+    const auto i = static_cast<std::size_t>(p);
+    const bool is_late = std::any_of(section.failures.begin(), section.failures.end(),
+                                     [p](const auto& failed) { return failed.second.late_rank == p; });
+    if (section.ended[i] || left_[i] || is_late) continue;
+    if (!wire_->is_silent(p)) return std::clamp(timeout_, min_grace, max_grace);
+    grace = grace_of_silent;
+  }
+  return grace;
+}
+
+template <class Ready>
+bool ProgressEngine::wait_for_others(const Ready& ready) {
+  std::optional<WaitedTime> since_failure;
+  for (int idle_polls = 0; !is_broken_; ++idle_polls) {
+    try {
+      poll();
+    } catch (const ElementsLost& error) {
+      report({Failure::Kind::rank_failed, fmt::format("rank {}: {}", rank(), error.what())});
+      path_->abandon();
+    }
+    if (ready()) return true;
+    if (!since_failure && !section_of(section_).failures.empty()) {
+      path_->abandon();
+      since_failure.emplace(max_gap());
+    }
+    if (since_failure) {
+      report_for_leader();
+      is_broken_ = since_failure->look() > grace(section_of(section_));
+      if (is_broken_) has_leader_ = !section_of(section_).is_reported;
+    }
+    back_off(idle_polls);
+  }
+  return false;
+}
+
+/// Where rank 0 is late, or its machine does not acknowledge, each rank that responds announces it to all. The lowest
+/// of them reports it if rank 0 does not respond.
+void ProgressEngine::report_for_leader() {
+  Section& section = section_of(section_);
+  const auto late = std::find_if(section.failures.begin(), section.failures.end(),
+                                 [](const auto& failed) { return failed.second.late_rank == 0; });
+  const bool is_known_late = late != section.failures.end();
+  if (!is_known_late && !wire_->is_silent(0)) return;
+  const auto announce = [&](bool is_reported) {
+    begin(Kind::responsive, section_);
+    message_.put(is_reported);
+    send_to_all();
+  };
+  if (!section.silence) {
+    section.silence.emplace(max_gap());
+    section.responsive_ranks.insert(rank());
+    return announce(false);
+  }
+  if (section.is_reported || *section.responsive_ranks.begin() != rank() || rank() == 0 || left_[0]) return;
+  if (section.silence->look() < max_silence) return;
+  section.is_reported = true;
+  announce(true);
+  const Failure& failure = is_known_late ? late->second : section.failures.at(*section.first_failed);
+  if (on_silent_leader_) on_silent_leader_(failure.why);
+}
+
+std::map<int, Failure> ProgressEngine::conclude() {
+  // Elements that other ranks have requested are still to be delivered: they have the memory for them.
+  const auto is_send = [](const auto& transfer) { return transfer->is_send; };
+  wait_for_others([&] { return std::none_of(transfers_.begin(), transfers_.end(), is_send); });
+  begin(Kind::ended, section_);
+  send_to_all();
+  Section& section = section_of(section_);
+  section.ended[static_cast<std::size_t>(rank())] = true;
+  const bool has_ended_everywhere = wait_for_others([&] {
+    for (std::size_t p = 0; p < left_.size(); ++p)
+      if (!section.ended[p] && !left_[p]) return false;
+    return true;
+  });
+  // A process that has ended its part is there, also if it has left since then.
+  missing_.clear();
+  for (int p = 0; p < size(); ++p)
+    if (!section.ended[static_cast<std::size_t>(p)]) missing_.insert(p);
+  if (has_ended_everywhere) {
+    // What is left are receives, for which no process sends any more.
+    for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->wire->cancel();
+    transfers_.clear();
+  }
+  std::map<int, Failure> failures = std::move(section.failures);
+  sections_.erase(section_++);
+  return failures;
+}
+
+std::vector<std::string> ProgressEngine::gather(const std::string& content) {
+  if (rank() != 0) {
+    begin(Kind::gathered, section_);
+    message_.put_text(content);
+    send(0);
+    return {};
+  }
+  std::vector<std::string> all(left_.size());
+  all[0] = content;
+  wait_for_others([&] {
+    for (int p = 1; p < size(); ++p)
+      if (gathered_[p].empty() && !left_[static_cast<std::size_t>(p)]) return false;
+    return true;
+  });
+  for (int p = 1; p < size(); ++p) {
+    std::deque<std::string>& messages = gathered_[p];
+    if (messages.empty()) continue;
+    all[static_cast<std::size_t>(p)] = std::move(messages.front());
+    messages.pop_front();
+  }
+  return all;
+}
+
+std::optional<std::string> ProgressEngine::why_lost(int process) const {
+  const auto found = lost_.find(process);
+  if (found == lost_.end()) return {};
+  return found->second;
+}
+
+void ProgressEngine::leave(int code) {
+  begin(Kind::ended, no_more_sections);
+  send_to_all();
+  left_[static_cast<std::size_t>(rank())] = true;
+  if (wait_for_others([&] { return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }); }))
+    return wire_->leave();
+  const Clock::time_point deadline = Clock::now() + min_grace;
+  for (int idle_polls = 0; has_leader_ && !left_[0] && !wire_->is_silent(0) && Clock::now() < deadline; ++idle_polls) {
+    poll();
+    back_off(idle_polls);
+  }
+  // The launcher still has to pass on the last output of the processes.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  wire_->abort(code);
+}
+
+}  // namespace heddle
