@@ -59,8 +59,9 @@ class Job {
   /// has ended is empty.
   std::vector<std::string> gather(const std::string& content);
 
-  /// What is called on one of the other processes, the lowest that is there, with the error of a section that failed
-  /// because rank 0 did not respond in time, once rank 0 has not responded for a second more and so cannot report it.
+  /// Sets the function that reports a failure in place of rank 0. Where a section fails because rank 0 did not respond
+  /// in time, and rank 0 does not respond for another second either, the lowest rank that responds calls the function
+  /// with the error.
   void set_on_silent_leader(std::function<void(const std::string& why)> on_silent_leader);
 
   /// See Wire::native_collective.
@@ -76,9 +77,9 @@ class Job {
   /// See Wire::regroup; called on all processes that are left, after a section that failed. The missing ones are lost.
   std::optional<RankAssignment> regroup(std::chrono::milliseconds wait, int preferred_ranks);
 
-  /// The end of the job: waits for all processes to be here. The last call. Where some do not answer since a failure,
-  /// ends the job, this process included, by this exit code, once rank 0 is here: it may still be writing results. Does
-  /// not wait for rank 0 where its silence has been reported.
+  /// Ends the job: waits until all processes have called it. The last call. Where some have not responded since a
+  /// failure, it ends the job and this process with this exit code. It first waits for rank 0, which may still be
+  /// writing results, unless the silence of rank 0 has been reported.
   void leave(int code);
 
  private:

@@ -23,14 +23,14 @@ struct Launch {
   std::string listen_host{};
 };
 
-/// The rank of a process in a job that restarts, and where the processes of that job meet.
+/// The rank of a process in a job that restarts, and the address of the rendezvous of that job.
 struct RankAssignment {
   int rank = 0;
   int size = 1;
   int restarts = 1;
   std::string host;  // of rank 0, as this process reaches it
   std::uint16_t port = 0;
-  std::string listen_host{};  // at which this process listened so far; empty: it did not
+  std::string listen_host{};  // at which this process listened so far; empty if it did not
 };
 
 /// The job restarts while this process connects, and the process has a rank there.

@@ -93,17 +93,8 @@ class MpiWire : public Wire {
     for (const MPI_Comm comm : {messages_, transfers_}) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(messages_, &rank_);
     MPI_Comm_size(messages_, &size_);
-    MPI_Comm local = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
-    MPI_Comm_size(local, &local_size_);
-    MPI_Comm_rank(local, &local_rank_);
-    MPI_Comm_free(&local);
-    for (Slot& slot : incoming_) {
-      check_mpi(MPI_Recv_init(slot.content.data(), max_frame, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, messages_,
-                              &slot.request),
-                "MPI_Recv_init");
-      check_mpi(MPI_Start(&slot.request), "MPI_Start");
-    }
+    find_local_processes();
+    start_receives();
   }
 
   int rank() const override { return rank_; }
@@ -245,6 +236,23 @@ class MpiWire : public Wire {
     MPI_Request request = MPI_REQUEST_NULL;
     std::array<std::byte, max_frame> content;
   };
+
+  void find_local_processes() {
+    MPI_Comm local = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split_type(messages_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
+    MPI_Comm_size(local, &local_size_);
+    MPI_Comm_rank(local, &local_rank_);
+    MPI_Comm_free(&local);
+  }
+
+  void start_receives() {
+    for (Slot& slot : incoming_) {
+      check_mpi(MPI_Recv_init(slot.content.data(), max_frame, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, messages_,
+                              &slot.request),
+                "MPI_Recv_init");
+      check_mpi(MPI_Start(&slot.request), "MPI_Start");
+    }
+  }
 
   /// A slot whose frame has been sent; the oldest is tried first. A new one if there is none: posting never waits.
   Slot& free_slot() {
