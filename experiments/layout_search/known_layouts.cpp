@@ -23,6 +23,7 @@ KnownLayouts::Entry& KnownLayouts::entry_of(const Layout& layout) {
   Entry& entry = found->second;
   if (!is_new) return entry;
   entry.layout = layout;
+  entry.changes = distance(layout, written_);
   for (const LayoutOption option : all_of<LayoutOption>)
     entry.values.at(static_cast<std::size_t>(option)) = value_of(layout, option);
   for (const Entry* const plan : correcting_) compare_with(entry, *plan);
@@ -100,12 +101,12 @@ LayoutFigures KnownLayouts::scaled(LayoutFigures figures, const Ratio& ratio) {
 
 KnownLayouts::Weighed KnownLayouts::weighed(const Entry& entry, const Ratio& margin, double max_fullness) const {
   if (entry.is_refused) return {};
-  if (entry.plan) return {{entry.layout, *entry.plan, !has_budget_ || entry.plan->fullness <= 1}};
+  if (entry.plan) return {{entry.layout, *entry.plan, !has_budget_ || entry.plan->fullness <= 1, entry.changes}};
   if (!entry.estimate) return {};
   LayoutFigures figures = *entry.estimate;
   if (entry.nearest != nullptr) figures = scaled(figures, error_of(*entry.nearest));
   figures = scaled(figures, margin);
-  return {{entry.layout, figures, !has_budget_ || figures.fullness <= max_fullness}};
+  return {{entry.layout, figures, !has_budget_ || figures.fullness <= max_fullness, entry.changes}};
 }
 
 std::vector<WeighedLayout> KnownLayouts::all_with(const Ratio& margin, double max_fullness) const {

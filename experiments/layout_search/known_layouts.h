@@ -21,7 +21,8 @@ class KnownLayouts {
   using Weighed = std::optional<WeighedLayout>;
   using Figures = std::function<LayoutFigures()>;
 
-  explicit KnownLayouts(bool has_budget) : has_budget_(has_budget) {}
+  /// `written`: the layout of the experiment.
+  KnownLayouts(const Layout& written, bool has_budget) : written_(written), has_budget_(has_budget) {}
 
   /// Calls `weigh` unless the layout is estimated already; its InputError refuses the layout. The result is corrected.
   Weighed estimated(const Layout& layout, const Figures& weigh);
@@ -52,6 +53,7 @@ class KnownLayouts {
   struct Entry {
     Layout layout{};
     Values values{};
+    int changes = 0;  // WeighedLayout::changes
     std::optional<LayoutFigures> estimate{};
     std::optional<LayoutFigures> plan{};
     bool is_refused = false;
@@ -68,6 +70,7 @@ class KnownLayouts {
   void note_error(const Entry& entry);
   void correct_others(const Entry& plan);
 
+  Layout written_;
   bool has_budget_;
   std::map<std::string, Entry> entries_;
   std::vector<const Entry*> correcting_;  // those with an estimate and a plan, in the order in which they were made

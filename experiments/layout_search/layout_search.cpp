@@ -20,13 +20,16 @@ constexpr std::size_t max_explored = 40;
 constexpr std::size_t max_leaders = 6;
 /// The share of LayoutSearchOptions::max_work for the changes of single options of the experiment.
 constexpr double work_for_changes = 0.25;
+/// The same for layouts that lead in the end, beyond the others.
+constexpr double work_for_winner = 0.1;
 /// The same for all layouts of a space, where they are so few that all are planned.
 constexpr double work_for_all = 0.5;
 /// All starts are estimated if their schedules have so many cells together, else one schedule for each mesh, number of
 /// micro-batches, recomputation and offloading.
 constexpr std::int64_t max_start_cells = 1'000'000;
-/// In so many meshes at most are layouts changed while others are estimated.
-constexpr std::size_t max_explored_meshes = 16;
+/// Estimates are improved in so many meshes. If there are more, the mesh of a layout is not changed while estimates are
+/// improved: the planner needs long for the placements of each.
+constexpr std::size_t max_improved_meshes = 16;
 
 using Weighed = KnownLayouts::Weighed;
 
@@ -40,7 +43,7 @@ class Search {
         has_budget_(written.min_budget(options.ranks) > 0),
         planner_(dataset),
         estimator_(space, planner_.plan_serially(written)),
-        known_(has_budget_) {}
+        known_(space.written(), has_budget_) {}
 
   LayoutSearchResult run() {
     result_.considered = space_.size();
@@ -63,11 +66,12 @@ class Search {
     return result_.is_interrupted;
   }
 
-  /// The layers that all ranks compute in a step; the messages of each micro-batch count as four layers of each stage.
+  /// As LayoutSearchOptions::max_work counts it.
   double work_of(const MeshConfig& mesh, std::int64_t micro_batches) const {
     constexpr std::int64_t of_messages = 4;
-    return static_cast<double>(mesh.dp * mesh.tp * micro_batches *
-                               (static_cast<std::int64_t>(space_.applications()) + of_messages * mesh.pp));
+    constexpr std::int64_t of_rank = 100;
+    const std::int64_t layers = static_cast<std::int64_t>(space_.applications()) + of_messages * mesh.pp;
+    return static_cast<double>(mesh.dp * mesh.tp * micro_batches * layers + of_rank * options_.ranks);
   }
   double work_of(const Layout& layout) const { return work_of(layout.mesh, layout.micro_batches); }
   /// Whether the plans of a search together stay within a share of the bound.
@@ -103,13 +107,17 @@ class Search {
       return a.fits ? std::pair(seconds, fullness) : std::pair(fullness, seconds);
     };
     if (of(a) != of(b)) return of(a) < of(b);
-    return distance(a.layout, space_.written()) < distance(b.layout, space_.written());
+    return a.changes < b.changes;
   }
 
   /// Best first.
-  std::vector<WeighedLayout> ranked(std::vector<WeighedLayout> layouts) const {
-    std::ranges::stable_sort(layouts, [this](const auto& a, const auto& b) { return is_better(a, b); });
-    return layouts;
+  std::vector<WeighedLayout> ranked(const std::vector<WeighedLayout>& layouts) const {
+    std::vector<WeighedLayout> sorted;
+    for (const WeighedLayout* const each : order_of(layouts)) sorted.push_back(*each);
+    return sorted;
+  }
+  std::vector<const WeighedLayout*> order_of(const std::vector<WeighedLayout>& layouts) const {
+    return ordered(layouts, [this](const WeighedLayout& a, const WeighedLayout& b) { return is_better(a, b); });
   }
 
   void weigh_written() {
@@ -119,7 +127,7 @@ class Search {
     if (is_in_space)
       result_.written = is_planned ? followed(known_.planned(space_.written(), plan)) : estimated(space_.written());
     else if (is_planned)
-      result_.written = KnownLayouts(has_budget_).planned(space_.written(), plan);
+      result_.written = KnownLayouts(space_.written(), has_budget_).planned(space_.written(), plan);
   }
 
   /// Returns false if there are too many.
@@ -153,20 +161,34 @@ class Search {
       if (stops()) return;
       if (const Weighed start = estimated(layout)) starts.push_back(*start);
     }
-    for (const WeighedLayout& start : best_of_meshes(ranked(std::move(starts)))) descend(start);
+    for (const WeighedLayout& start : best_of_meshes(ranked(starts))) descend(start);
     while (!stops() && explored_.size() < max_explored && explore_first(ranked(sparse_front_of(known_.all())))) {
     }
   }
 
-  /// The first layout of each mesh, on which the other options depend most, up to `max_leaders`.
+  /// The first layout of each mesh, on which the other options depend most, up to
+  /// `max_improved_meshes`.
   static std::vector<WeighedLayout> best_of_meshes(const std::vector<WeighedLayout>& best_first) {
     std::vector<WeighedLayout> best;
     std::set<std::string> meshes;
     for (const WeighedLayout& each : best_first) {
-      if (best.size() == max_leaders) break;
+      if (best.size() == max_improved_meshes) break;
       if (meshes.insert(value_of(each.layout, LayoutOption::mesh)).second) best.push_back(each);
     }
     return best;
+  }
+
+  /// The layouts that differ in this option, and those that differ in another one as well which depends on it: the best
+  /// placements depend on the mesh and on the size of micro-batches, and how a head works on its ranks.
+  std::vector<Layout> steps_from(const Layout& layout, LayoutOption option) const {
+    std::vector<Layout> steps = space_.changes(layout, option);
+    std::optional<LayoutOption> other;
+    if (option == LayoutOption::mesh || option == LayoutOption::micro_batches) other = LayoutOption::placements;
+    if (option == LayoutOption::over || option == LayoutOption::logits) other = LayoutOption::head_work;
+    if (!other) return steps;
+    for (std::size_t i = 0, count = steps.size(); i < count; ++i)
+      for (const Layout& both : space_.changes(steps[i], *other)) steps.push_back(both);
+    return steps;
   }
 
   /// Changes one option after the other until no change makes the estimate better.
@@ -175,7 +197,7 @@ class Search {
       has_improved = false;
       for (const LayoutOption option : all_of<LayoutOption>) {
         if (option == LayoutOption::mesh) continue;
-        for (const Layout& layout : space_.changes(WeighedLayout(current).layout, option)) {
+        for (const Layout& layout : steps_from(current.layout, option)) {
           if (stops()) break;
           const Weighed changed = estimated(layout);
           if (!changed || !is_better(*changed, current)) continue;
@@ -192,9 +214,8 @@ class Search {
     for (const WeighedLayout& each : layouts) {
       if (!explored_.insert(to_string(each.layout)).second) continue;
       for (const LayoutOption option : all_of<LayoutOption>) {
-        // The planner needs long for the placements of many meshes, and the starts have each of them.
-        if (option == LayoutOption::mesh && space_.meshes().size() > max_explored_meshes) continue;
-        for (const Layout& layout : space_.changes(each.layout, option))
+        if (option == LayoutOption::mesh && space_.meshes().size() > max_improved_meshes) continue;
+        for (const Layout& layout : steps_from(each.layout, option))
           if (!stops()) (void)estimated(layout);
       }
       return true;
@@ -212,7 +233,7 @@ class Search {
         if (stops()) return;
         if (const Weighed change = estimated(layout)) changed.push_back(*change);
       }
-      changed = ranked(std::move(changed));
+      changed = ranked(changed);
       for (std::size_t i = 0; i < std::min(max_planned, changed.size()); ++i)
         if (!stops() && can_plan(changed[i].layout, work_for_changes)) (void)planned(changed[i].layout);
     }
@@ -222,12 +243,13 @@ class Search {
   /// nothing changes. The others of the ranking and of the front are planned then, which may change it again.
   void plan_leaders() {
     while (!stops()) {
-      const std::vector<WeighedLayout> leaders = first_distinct(ranked(known_.all()), max_best);
+      const std::vector<WeighedLayout> known = known_.all();
+      const std::vector<WeighedLayout> leaders = first_distinct(order_of(known), max_best);
       const std::span first(leaders);
       if (plan_first(first.first(std::min<std::size_t>(1, first.size())))) continue;
       if (explore_first(first.first(std::min(max_leaders, first.size())))) continue;
       if (plan_first(first)) continue;
-      if (plan_first(front_of(known_.all()))) continue;
+      if (plan_first(front_of(known))) continue;
       break;
     }
   }
@@ -244,22 +266,20 @@ class Search {
     return false;
   }
 
-  /// Plans what leads in the end, if one plan is not too much work, so that what is written is what was planned.
+  /// Plans what leads in the end, also if the search was interrupted, so that what is written has been planned.
   void plan_winner() {
-    for (std::size_t tries = 0; tries < max_best; ++tries) {
-      const std::vector<WeighedLayout> ranking = ranked(known_.all_with_margins());
-      if (ranking.empty() || ranking.front().is_planned() || work_of(ranking.front().layout) > options_.max_work)
-        return;
-      (void)planned(ranking.front().layout);
+    while (true) {
+      const std::vector<WeighedLayout> known = known_.all_with_margins();
+      const std::vector<WeighedLayout> winner = first_distinct(order_of(known), 1);
+      if (winner.empty() || winner[0].is_planned() || !can_plan(winner[0].layout, 1 + work_for_winner)) return;
+      (void)planned(winner[0].layout);
     }
   }
 
   void gather() {
     const std::vector<WeighedLayout> all = ranked(known_.all_with_margins());
     if (result_.written && !result_.written->is_planned()) {
-      const auto is_written = [this](const WeighedLayout& each) {
-        return distance(each.layout, space_.written()) == 0;
-      };
+      const auto is_written = [](const WeighedLayout& each) { return each.changes == 0; };
       if (const auto found = std::ranges::find_if(all, is_written); found != all.end()) result_.written = *found;
     }
     result_.estimated = known_.estimates_count();

@@ -26,6 +26,7 @@ struct WeighedLayout {
   Layout layout{};
   LayoutFigures figures{};
   bool fits = true;
+  int changes = 0;  // the number of options in which it differs from the experiment
   bool is_planned() const { return figures.peak.has_value(); }
   /// What layouts are compared by: the seconds, as a float because sums in another order differ in later digits, and
   /// the share of the memory.
@@ -41,8 +42,9 @@ struct LayoutChange {
 struct LayoutSearchOptions {
   int ranks = 1;
   LayoutFreedom freedom{};
-  /// How much may be simulated: the layers that all ranks compute in a step, and four for the messages of each stage
-  /// and micro-batch, summed over the layouts that are planned; the experiment's own layout is not counted.
+  /// How much may be simulated: the layers that all ranks compute in a step, four for the messages of each stage and
+  /// micro-batch, and 100 for the rest of each rank, summed over the layouts that are planned; the experiment's own
+  /// layout is not counted.
   double max_work = 200'000;
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// Whether to end with the best that has been found.
@@ -54,10 +56,10 @@ struct LayoutSearchResult {
   /// mesh has another number of ranks than the search.
   std::optional<WeighedLayout> written{};
   /// The fastest layouts that fit, at most ten. Of those whose times agree to seven digits, the smaller one comes
-  /// first. Of those with the same memory, too, there is only the one that differs from the experiment in the fewest
-  /// options.
+  /// first, and of those with the same memory, too, the one that differs from the experiment in the fewest options.
+  /// Those whose time and memory agree with the one before within 0.1 % are left out.
   std::vector<WeighedLayout> best{};
-  bool has_equal_layouts = false;  // whether others, with the same time and memory, are left out
+  bool has_equal_layouts = false;  // whether any are left out
   /// Those than which no other layout is both faster and smaller, from the fastest to the smallest.
   std::vector<WeighedLayout> front{};
   /// All that were planned, and estimates of others, in no order.

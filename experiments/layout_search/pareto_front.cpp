@@ -1,43 +1,46 @@
 #include "experiments/layout_search/pareto_front.h"
 
 #include <algorithm>
-#include <utility>
+#include <cmath>
 
 namespace heddle {
 
 namespace {
 
 /// Each is smaller than the one before it by this share at least.
-std::vector<WeighedLayout> front_of(std::vector<WeighedLayout> all, double min_gain) {
-  std::ranges::stable_sort(all, {}, &WeighedLayout::cost);
+std::vector<WeighedLayout> front_of(const std::vector<WeighedLayout>& all, double min_gain) {
   std::vector<WeighedLayout> front;
-  for (const WeighedLayout& each : all)
-    if (front.empty() || each.figures.fullness < (1 - min_gain) * front.back().figures.fullness) front.push_back(each);
+  const auto is_before = [](const WeighedLayout& a, const WeighedLayout& b) { return a.cost() < b.cost(); };
+  for (const WeighedLayout* const each : ordered(all, is_before))
+    if (front.empty() || each->figures.fullness < (1 - min_gain) * front.back().figures.fullness)
+      front.push_back(*each);
   return front;
 }
 
 }  // namespace
 
 bool have_equal_figures(const WeighedLayout& a, const WeighedLayout& b) {
-  return a.cost() == b.cost() && a.figures.bytes == b.figures.bytes;
+  constexpr double tolerance = 1e-3;
+  const auto are_close = [](double x, double y) { return std::abs(x - y) <= tolerance * std::max(x, y); };
+  return are_close(a.figures.seconds, b.figures.seconds) && are_close(a.figures.fullness, b.figures.fullness);
 }
 
-std::vector<WeighedLayout> first_distinct(const std::vector<WeighedLayout>& ranking, std::size_t count) {
+std::vector<WeighedLayout> first_distinct(const std::vector<const WeighedLayout*>& ranking, std::size_t count) {
   std::vector<WeighedLayout> distinct;
-  for (const WeighedLayout& each : ranking) {
+  for (const WeighedLayout* const each : ranking) {
     if (distinct.size() == count) break;
-    if (distinct.empty() || !have_equal_figures(distinct.back(), each)) distinct.push_back(each);
+    if (distinct.empty() || !have_equal_figures(distinct.back(), *each)) distinct.push_back(*each);
   }
   return distinct;
 }
 
-std::vector<WeighedLayout> front_of(std::vector<WeighedLayout> all) {
-  return front_of(std::move(all), 0);
+std::vector<WeighedLayout> front_of(const std::vector<WeighedLayout>& all) {
+  return front_of(all, 0);
 }
 
-std::vector<WeighedLayout> sparse_front_of(std::vector<WeighedLayout> all) {
+std::vector<WeighedLayout> sparse_front_of(const std::vector<WeighedLayout>& all) {
   constexpr double min_gain = 0.01;
-  return front_of(std::move(all), min_gain);
+  return front_of(all, min_gain);
 }
 
 }  // namespace heddle

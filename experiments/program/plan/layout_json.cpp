@@ -71,6 +71,7 @@ OrderedJson report_json(const LayoutReport& report) {
   json["considered"] = result.considered;
   json["estimated"] = result.estimated;
   json["planned"] = result.planned;
+  json["exhausted"] = result.is_exhausted;
   json["interrupted"] = result.is_interrupted;
   return json;
 }

@@ -24,6 +24,10 @@ std::string_view short_name(LayoutOption option) {
 
 constexpr const char* estimate_mark = "~";
 
+bool fits_budget(const WeighedLayout& weighed) {
+  return weighed.fits;
+}
+
 /// A table of layouts. Options that are the same in all of them are listed above it instead.
 std::string layout_table(const LayoutReport& report, std::span<const WeighedLayout> layouts) {
   std::vector<LayoutOption> columns;
@@ -50,6 +54,8 @@ std::string layout_table(const LayoutReport& report, std::span<const WeighedLayo
   for (const LayoutOption option : columns) headings.emplace_back(short_name(option));
   headings.push_back(heading("step time", time));
   headings.push_back(heading("peak memory", memory));
+  const bool has_too_large = !std::all_of(layouts.begin(), layouts.end(), fits_budget);
+  if (has_too_large) headings.emplace_back("fits");
   Grid grid(headings);
   grid.keep_first_whole();
   for (std::size_t i = 0; i < layouts.size(); ++i) {
@@ -57,6 +63,7 @@ std::string layout_table(const LayoutReport& report, std::span<const WeighedLayo
     for (const LayoutOption option : columns) row.push_back(value_of(layouts[i].layout, option));
     row.push_back((layouts[i].is_planned() ? "" : estimate_mark) + seconds.cell(i, time));
     row.push_back(memories.cell(i, memory));
+    if (has_too_large) row.emplace_back(layouts[i].fits ? "yes" : "no");
     grid.add(std::move(row));
   }
   return (common.empty() ? "" : fmt::format("all of them: {}\n", fmt::join(common, ", "))) + grid.to_text();
@@ -69,8 +76,11 @@ bool has_estimates(const LayoutSearchResult& result) {
          (result.written && !result.written->is_planned());
 }
 
-std::string changes_table(const LayoutReport& report) {
+std::string changes_text(const LayoutReport& report) {
+  if (!report.result.written) return "";
   const WeighedLayout& written = *report.result.written;
+  if (mesh_of(written.layout.mesh).size() != report.ranks) return "";
+  if (report.result.changes.empty()) return "\nno layout that was tried fits and differs from the file in one option\n";
   Grid grid({"option", "from", "to", "step time (%)", "peak memory (%)"});
   const auto percent = [](double now, double before) { return fmt::format("{:+.1f}", 100 * (now / before - 1)); };
   for (const LayoutChange& change : report.result.changes)
@@ -78,7 +88,7 @@ std::string changes_table(const LayoutReport& report) {
               value_of(change.changed.layout, change.option),
               percent(change.changed.figures.seconds, written.figures.seconds),
               percent(report.memory_of(change.changed), report.memory_of(written))});
-  return grid.to_text();
+  return "\neach option alone changed to its best other value, compared with the file\n" + grid.to_text();
 }
 
 }  // namespace
@@ -116,12 +126,11 @@ std::string layout_text(const LayoutReport& report) {
                                                : "");
   text += layout_table(report, result.best);
   if (result.has_equal_layouts)
-    text += "Of layouts with the same time and memory, only the one that differs least from the file is listed.\n";
+    text += "Of layouts whose times and memory agree within 0.1 %, only the fastest one is listed.\n";
   if (result.written)
     text += fmt::format("\nthe file itself ({}): {}{}\n", value_of(result.written->layout, LayoutOption::mesh),
                         figures_words(report, *result.written), result.written->fits ? "" : ", which does not fit");
-  if (result.written && !result.changes.empty())
-    text += "\neach option alone changed to its best other value, compared with the file\n" + changes_table(report);
+  text += changes_text(report);
   text += "\ntime against memory: no layout that was tried is both faster and smaller than one of these\n" +
           layout_table(report, result.front);
   const std::array bound{result.bound};
@@ -139,12 +148,12 @@ std::string layout_text(const LayoutReport& report) {
   text += fmt::format("Up to {} layouts are possible; {} were estimated, {} planned.", result.considered,
                       result.estimated, result.planned);
   if (has_estimates(result))
-    text += fmt::format(
-        " {} marks estimates, of layouts that were not planned, because that would take too long: `plan` of the "
-        "experiment "
-        "that is written gives its exact figures.",
-        estimate_mark);
-  if (result.is_interrupted) text += " The search was interrupted: better layouts may exist.";
+    text += fmt::format(" {} marks estimates, of layouts that were not planned.", estimate_mark);
+  if (!result.best.front().is_planned()) text += " `plan` of the experiment that is written gives its exact figures.";
+  if (result.is_interrupted)
+    text += " The search was interrupted: better layouts may exist.";
+  else if (result.is_exhausted)
+    text += " The search ended when it had planned as much as it may: better layouts may exist.";
   return text + "\n";
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <string_view>
+
+#include <fmt/ranges.h>
 
 #include "experiments/config/wording.h"
 #include "experiments/config/writer.h"
@@ -37,9 +40,15 @@ void check_written_file(std::string_view option, const std::filesystem::path& fi
     fail<InputError>("{}: there is no folder {}", option, folder.string());
 }
 
+/// A search of what a search has written keeps the name.
+std::string searched_name(const std::string& study) {
+  constexpr std::string_view suffix = "_searched";
+  return study.ends_with(suffix) ? study : study + std::string(suffix);
+}
+
 std::filesystem::path file_of(const LayoutSearchCommand& command, const std::string& study) {
   const std::filesystem::path file =
-      command.out.empty() ? std::filesystem::path(study + "_searched.json") : command.out;
+      command.out.empty() ? std::filesystem::path(searched_name(study) + ".json") : command.out;
   if (file.extension() != ".json")
     fail<InputError>("--out: with --search, expected a file .json, got {}", file.string());
   check_written_file("--out", file, command.replaces);
@@ -104,7 +113,7 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
   std::vector<NamedBody> bodies;
   std::vector<std::string> left_out;
   std::vector<std::string> errors;
-  const std::string name = study.name + "_searched";
+  const std::string name = searched_name(study.name);
   for (StudyVariant& member : study.variants) {
     if (!reports.empty() && reports.back().result.is_interrupted) {
       left_out.push_back(member.name);
@@ -120,6 +129,11 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
         {study.variants.size() == 1 ? name : member.name, [&root = member.root](Describer& d) { describe(d, root); }});
   }
   interruption.is_heeded = false;
+  if (bodies.empty() && reports.back().result.is_interrupted) {
+    console.err << fmt::format("heddle: interrupted before a layout that fits was found\n{}\n",
+                               fmt::join(errors, "\n"));
+    return 128 + interruption.signal;
+  }
   if (bodies.empty())
     fail<OutOfMemory>("{}\nlarger budgets, more ranks, or --allow recompute,offload,micro_batches may help",
                       fmt::join(errors, "\n"));
@@ -135,8 +149,9 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
   }
   console.out << std::flush;
   if (!left_out.empty())
-    console.err << fmt::format("heddle: warning: interrupted before the search of {}, which {} not in the experiment\n",
-                               fmt::join(left_out, ", "), left_out.size() == 1 ? "is" : "are");
+    console.err << fmt::format(
+        "heddle: warning: interrupted before the search of \"{}\", which {} not in the experiment\n",
+        fmt::join(left_out, "\", \""), left_out.size() == 1 ? "is" : "are");
   for (const std::string& error : errors)
     console.err << fmt::format("heddle: {}; this variant is not in the experiment\n", error);
   console.err << fmt::format("experiment: {}\n", file.string());

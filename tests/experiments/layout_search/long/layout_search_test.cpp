@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "experiments/config/study.h"
+#include "experiments/layout_search/pareto_front.h"
 #include "experiments/training/experiment_checks.h"
 #include "framework/error.h"
 #include "tests/support/compare/close_to.h"
@@ -191,7 +192,7 @@ TEST_CASE("a search that may offload finds how much memory offloading alone save
   Experiment experiment = small_mlp();
   experiment.mesh = {.pp = 4};
   const LayoutSearchResult result =
-      searched(experiment, {.ranks = 4, .freedom = {Freedom::offload}, .max_work = 5'000});
+      searched(experiment, {.ranks = 4, .freedom = {Freedom::offload}, .max_work = 50'000});
   REQUIRE(result.written);
   const auto change = std::find_if(result.changes.begin(), result.changes.end(),
                                    [](const LayoutChange& each) { return each.option == LayoutOption::offload; });
@@ -237,7 +238,7 @@ TEST_CASE("the work of a head is divided where all stages share fused logits, an
 TEST_CASE("where some layouts can be planned and others cannot, both are ranked by what is known of them") {
   Experiment experiment = small_mlp();
   experiment.train.batch = 256;
-  const LayoutSearchResult result = searched(experiment, {.ranks = 32, .max_work = 1'000});
+  const LayoutSearchResult result = searched(experiment, {.ranks = 32, .max_work = 6'000});
   REQUIRE(result.best.size() == 10);
   const auto is_planned = [](const WeighedLayout& each) { return each.is_planned(); };
   CHECK(result.planned > 0);
@@ -247,13 +248,16 @@ TEST_CASE("where some layouts can be planned and others cannot, both are ranked 
 }
 
 TEST_CASE(
-    "of layouts that take equally long, the smaller one comes first, and of equal ones there is the closest one") {
+    "of layouts that take equally long, the smaller one comes first, and of nearly equal ones there is the first") {
   const Experiment experiment = small_convolutions(replicated);
   const LayoutSpace space(experiment, 4, {});
   const LayoutSearchResult result = searched(experiment, {.ranks = 4});
   CHECK(result.best.size() == 10);
   CHECK(result.has_equal_layouts);
-  for (std::size_t i = 1; i < result.best.size(); ++i) CHECK(result.best[i - 1].cost() < result.best[i].cost());
+  for (std::size_t i = 1; i < result.best.size(); ++i) {
+    CHECK(result.best[i - 1].cost() < result.best[i].cost());
+    CHECK_FALSE(have_equal_figures(result.best[i - 1], result.best[i]));
+  }
   for (const WeighedLayout& best : result.best)
     for (const WeighedLayout& other : result.layouts)
       if (other.cost() == best.cost())
@@ -270,13 +274,50 @@ TEST_CASE("the numbers of micro-batches are the divisors of the batch, and the e
   CHECK(counts == std::set<std::int64_t>{1, 2, 4, 5, 8, 16});
 }
 
+TEST_CASE("a search within a budget finds no slower layout than a search without one that stays below it") {
+  Experiment experiment = small_convolutions(R"({"classes": 2000})");
+  experiment.mesh = {.pp = 4};
+  const LayoutSearchOptions options{
+      .ranks = 4, .freedom = {Freedom::recompute, Freedom::micro_batches, Freedom::norm_groups}, .max_work = 100'000};
+  const LayoutSearchResult free = searched(experiment, options);
+  REQUIRE(free.front.size() > 3);
+  for (std::size_t i = 0; i < free.front.size(); i += 3) {
+    const WeighedLayout& known = free.front[i];
+    if (!known.is_planned()) continue;
+    CAPTURE(to_string(known.layout));
+    experiment.memory_budget = known.figures.bytes;
+    const LayoutSearchResult result = searched(experiment, options);
+    REQUIRE_FALSE(result.best.empty());
+    CHECK(result.best.front().is_planned());
+    CHECK(result.best.front().figures.seconds <= 1.001 * known.figures.seconds);
+    // A search that begins at what another has found does not lose it.
+    Experiment again = LayoutSpace(experiment, 4, options.freedom).experiment(result.best.front().layout);
+    const LayoutSearchResult second = searched(again, options);
+    REQUIRE_FALSE(second.best.empty());
+    CHECK(second.best.front().figures.seconds <= result.best.front().figures.seconds);
+  }
+}
+
+TEST_CASE("a search that may plan little still does not write a slower layout than the file's own") {
+  Experiment experiment = small_mlp();
+  experiment.mesh = {.pp = 4};
+  const LayoutSearchResult result = searched(experiment, {.ranks = 4, .max_work = 1'000});
+  REQUIRE(result.written);
+  CHECK(result.written->is_planned());
+  REQUIRE_FALSE(result.best.empty());
+  CHECK(result.best.front().is_planned());
+  CHECK(result.best.front().figures.seconds <= result.written->figures.seconds);
+  CHECK(result.is_exhausted);
+}
+
 TEST_CASE("an interrupted search gives the best that it has found") {
   const Experiment experiment = small_mlp();
   int polls = 0;
   const LayoutSearchResult result =
       searched(experiment, {.ranks = 4, .is_interrupted = [&polls] { return ++polls > 40; }});
   CHECK(result.is_interrupted);
-  CHECK_FALSE(result.best.empty());
+  REQUIRE_FALSE(result.best.empty());
+  CHECK(result.best.front().is_planned());
   CHECK(result.estimated + result.planned < 100);
 }
 
