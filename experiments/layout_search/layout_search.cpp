@@ -19,7 +19,7 @@ constexpr std::size_t max_explored = 40;
 /// Layouts around so many that lead the ranking are estimated between plans.
 constexpr std::size_t max_leaders = 6;
 /// The share of LayoutSearchOptions::max_work for the changes of single options of the experiment.
-constexpr double work_for_changes = 0.25;
+constexpr double work_for_changes = 0.15;
 /// The same for layouts that lead in the end, beyond the others.
 constexpr double work_for_winner = 0.1;
 /// The same for all layouts of a space, where they are so few that all are planned.
@@ -161,19 +161,19 @@ class Search {
       if (stops()) return;
       if (const Weighed start = estimated(layout)) starts.push_back(*start);
     }
-    for (const WeighedLayout& start : best_of_meshes(ranked(starts))) descend(start);
+    for (const WeighedLayout& start : best_of_meshes(order_of(starts))) descend(start);
     while (!stops() && explored_.size() < max_explored && explore_first(ranked(sparse_front_of(known_.all())))) {
     }
   }
 
   /// The first layout of each mesh, on which the other options depend most, up to
   /// `max_improved_meshes`.
-  static std::vector<WeighedLayout> best_of_meshes(const std::vector<WeighedLayout>& best_first) {
+  static std::vector<WeighedLayout> best_of_meshes(const std::vector<const WeighedLayout*>& best_first) {
     std::vector<WeighedLayout> best;
     std::set<std::string> meshes;
-    for (const WeighedLayout& each : best_first) {
+    for (const WeighedLayout* const each : best_first) {
       if (best.size() == max_improved_meshes) break;
-      if (meshes.insert(value_of(each.layout, LayoutOption::mesh)).second) best.push_back(each);
+      if (meshes.insert(value_of(each->layout, LayoutOption::mesh)).second) best.push_back(*each);
     }
     return best;
   }
@@ -248,10 +248,20 @@ class Search {
       const std::span first(leaders);
       if (plan_first(first.first(std::min<std::size_t>(1, first.size())))) continue;
       if (explore_first(first.first(std::min(max_leaders, first.size())))) continue;
+      if (plan_first(rivals_of(known))) continue;
       if (plan_first(first)) continue;
       if (plan_first(front_of(known))) continue;
       break;
     }
+  }
+
+  /// The first layouts of the meshes that may win: an estimate of another mesh may be wrong by a few percent.
+  std::vector<WeighedLayout> rivals_of(const std::vector<WeighedLayout>& known) const {
+    constexpr double max_loss = 1.05;
+    std::vector<WeighedLayout> rivals = best_of_meshes(order_of(known));
+    const double max_seconds = rivals.empty() ? 0 : max_loss * rivals.front().figures.seconds;
+    std::erase_if(rivals, [&](const WeighedLayout& each) { return !each.fits || each.figures.seconds > max_seconds; });
+    return rivals;
   }
 
   /// Returns false if all of these are planned or would exceed the work of the search.

@@ -45,7 +45,7 @@ struct LayoutSearchOptions {
   /// How much may be simulated: the layers that all ranks compute in a step, four for the messages of each stage and
   /// micro-batch, and 100 for the rest of each rank, summed over the layouts that are planned; the experiment's own
   /// layout is not counted.
-  double max_work = 200'000;
+  double max_work = 240'000;
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
   /// Whether to end with the best that has been found.
   std::function<bool()> is_interrupted = [] { return false; };
