@@ -1,10 +1,10 @@
 // Searches for the layout with which a step of an experiment is shortest, and every rank stays within its memory.
 //
 // The whole space is too large to plan. All meshes, numbers of micro-batches, schedules, recomputations and
-// offloadings are estimated (LayoutEstimator), and the best of them improved one option at a time. The most promising
-// are planned (LayoutPlanner), and the best of these is again improved one option at a time, until nothing that is
-// promising is left or the search has simulated enough. If nothing that was planned fits, the smallest layouts by their
-// estimates follow. Where few layouts are possible, all are planned. Layouts that are too large to be planned are
+// offloadings are estimated (LayoutEstimator), the best estimate of each mesh is improved one option at a time, and the
+// layouts around the front of time and memory are estimated. The layout that leads is planned (LayoutPlanner), which
+// corrects the estimates of those around it (KnownLayouts), and so on until the leaders are planned or the search has
+// simulated enough. Where few layouts are possible, all are planned. Layouts that are too large to be planned are
 // ranked by their estimates, made larger by the largest error that the plans of others have shown. The same search
 // gives the same result on every machine.
 #pragma once

@@ -38,18 +38,20 @@ Weights::Weights(Parameter weight, std::optional<Parameter> bias, const LayerLay
 
 Variable Weights::apply(DType type, const Pass& pass,
                         const std::function<Variable(const Variable&, const Variable&)>& compute) const {
+  // The outputs of `row` are partial sums, of which one has the bias.
+  const auto compute_once = [&](const Variable& weight, const Variable& bias) {
+    if (rows_.empty() || !bias_) return compute(weight, bias);
+    return add_bias(compute(weight, Variable()), bias, pass.rank.over(rows_).rank() == 0);
+  };
   if (weight_.part.gathered) {
     Communicator& ranks = pass.rank.along(*weight_.part.gathered);
     std::vector<GatheredWeight> gathered{{weight_.variable, weight_.part.shape(), &ranks, type}};
     if (bias_) gathered.push_back({bias_->variable, bias_->part.shape(), &ranks, type});
     return with_gathered(gathered, [&](std::span<const Variable> whole) {
-      return compute(whole[0], whole.size() > 1 ? whole[1] : Variable());
+      return compute_once(whole[0], whole.size() > 1 ? whole[1] : Variable());
     });
   }
-  const Variable weight = cast_weight(weight_.variable, type);
-  const Variable bias = bias_ ? cast_weight(bias_->variable, type) : Variable();
-  if (rows_.empty() || !bias_) return compute(weight, bias);
-  return add_bias(compute(weight, Variable()), bias, pass.rank.over(rows_).rank() == 0);
+  return compute_once(cast_weight(weight_.variable, type), bias_ ? cast_weight(bias_->variable, type) : Variable());
 }
 
 std::vector<Parameter*> Weights::parameters() {

@@ -108,13 +108,27 @@ class Builder {
   void place_at_random() {
     for (const ModelSpec::Application& application : model_.applications()) {
       const Axis axis = draw() ? Axis::dp : Axis::tp;
-      const PlacementRequest request{static_cast<Parallel>(below(7)), axis};
-      const std::vector<Shape> inputs = model_.input_shapes(application, 1);
-      if (mesh_.size(axis) == 1 || application.layer->follows()) continue;
-      if (std::holds_alternative<LayerOption>(
-              application.layer->option(request.kind, {axis, mesh_.size(axis)}, inputs)))
-        model_.place(application.name, request);
+      const Axis other = axis == Axis::dp ? Axis::tp : Axis::dp;
+      PlacementRequest request{static_cast<Parallel>(below(7)), axis};
+      const auto other_kind = static_cast<Parallel>(below(7));
+      if (application.layer->follows() || !offers(application, request.kind, axis)) continue;
+      if (go_together(request.kind, other_kind) && offers(application, other_kind, other)) request.other = other_kind;
+      model_.place(application.name, request);
     }
+  }
+  bool offers(const ModelSpec::Application& application, Parallel kind, Axis axis) const {
+    if (mesh_.size(axis) == 1) return false;
+    const std::vector<Shape> inputs = model_.input_shapes(application, 1);
+    return std::holds_alternative<LayerOption>(application.layer->option(kind, {axis, mesh_.size(axis)}, inputs));
+  }
+  /// The pairs that the planner accepts along two axes.
+  static bool go_together(Parallel a, Parallel b) {
+    const auto cuts_channels = [](Parallel kind) {
+      return kind == Parallel::column || kind == Parallel::row || kind == Parallel::group;
+    };
+    const auto is_pair = [&](Parallel x, Parallel y) { return (a == x && b == y) || (a == y && b == x); };
+    return !(cuts_channels(a) && cuts_channels(b)) && !is_pair(Parallel::parameter, Parallel::parameter) &&
+           !is_pair(Parallel::group, Parallel::sequence);
   }
 
   RandomStream& draws_;

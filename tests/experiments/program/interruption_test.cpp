@@ -2,6 +2,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -30,6 +31,21 @@ std::jthread signal_when_running(const std::filesystem::path& out, int signal) {
       ::kill(::getpid(), signal);
       return;
     }
+  });
+}
+
+/// Sends this process a signal this long after the program has taken it over.
+std::jthread signal_during_search(int signal, std::chrono::milliseconds delay) {
+  struct sigaction before {};
+  REQUIRE(::sigaction(signal, nullptr, &before) == 0);
+  return std::jthread([signal, before, delay](const std::stop_token& stop) {
+    struct sigaction now = before;
+    while (!stop.stop_requested() && now.sa_handler == before.sa_handler) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ::sigaction(signal, nullptr, &now);
+    }
+    std::this_thread::sleep_for(delay);
+    if (!stop.stop_requested()) ::kill(::getpid(), signal);
   });
 }
 
@@ -81,18 +97,8 @@ TEST_CASE("an interrupted run that saves no checkpoints says so") {
 TEST_CASE("an interrupted search prints the best schedule so far, and gives the exit code of the signal") {
   for (const int signal : {SIGINT, SIGTERM}) {
     CAPTURE(signal);
-    struct sigaction before {};
-    REQUIRE(::sigaction(signal, nullptr, &before) == 0);
-    // A while after the search has taken over the signal: its progress is shown after a second.
-    const std::jthread sender([signal, before](const std::stop_token& stop) {
-      struct sigaction now = before;
-      while (!stop.stop_requested() && now.sa_handler == before.sa_handler) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        ::sigaction(signal, nullptr, &now);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-      if (!stop.stop_requested()) ::kill(::getpid(), signal);
-    });
+    // The search shows its progress after a second.
+    const std::jthread sender = signal_during_search(signal, std::chrono::milliseconds(1500));
     // Takes about a minute if nothing interrupts it.
     const std::vector<const char*> search{"heddle",          "schedule", "--search", "--stages", "12",
                                           "--micro-batches", "96",       "--memory", "6",        "--json"};
@@ -110,6 +116,24 @@ TEST_CASE("an interrupted search prints the best schedule so far, and gives the 
     CHECK(best["makespan"].get<double>() >= best["bound"].get<double>());
     CHECK(best["tried"]["named"].get<int>() > 0);
   }
+}
+
+TEST_CASE(
+    "a search for layouts that is interrupted before anything fits says so, and gives the exit code of the signal") {
+  const Scratch folder;
+  const std::string file = (folder / "small.json").string();
+  std::ofstream(file) << R"({"name": "small", "threads": 1, "mesh": {"dp": 256},
+    "data": {"type": "synthetic_identities", "identities": 20, "image": [1, 8, 8], "train_per_identity": 4},
+    "model": {"type": "mlp", "hidden": [128, 128, 128, 128], "embedding": 32}, "head": {"classes": 200},
+    "train": {"batch": 8192, "steps": 2}})";
+  const std::string written = (folder / "found.json").string();
+  // Without the signal, the search of 256 ranks takes seconds.
+  const std::jthread sender = signal_during_search(SIGINT, std::chrono::milliseconds(300));
+  const Called called = call({"plan", file, "--search", "--budget", "10KB", "--out", written});
+  CHECK(called.code == 130);
+  CHECK(called.err.find("heddle: interrupted before a layout that fits was found\nsmall: no layout that was tried fits "
+                        "into 9.77 KiB per rank: the smallest peak is ") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(written));
 }
 
 }  // namespace heddle::test
