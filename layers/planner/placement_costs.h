@@ -93,7 +93,7 @@ struct LayerCosts {
 };
 
 /// These are estimates: sums of gradients are timed layer by layer, and nothing overlaps with computing. All times are
-/// multiples of 2^-40 s, so that sums of them are exact and do not depend on their order.
+/// multiples of 2^-40 s, so that sums of them are exact up to two hours and do not depend on their order.
 class PlacementCosts {
  public:
   PlacementCosts(const ModelSpec& model, const PlannerOptions& options);

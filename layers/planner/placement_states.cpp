@@ -82,11 +82,12 @@ class Builder {
     }
   }
 
-  LayeredGraph build() {
+  std::optional<LayeredGraph> build() {
     level_.append({}, PathCost{});
     for (std::size_t step = 0; step < problem_.steps.size(); ++step) {
       expand(step);
       keep_cheapest(least_after_[step]);
+      if (level_.size() == 0) return {};
       append_level();
     }
     graph_.first_edge.insert(graph_.first_edge.end(), level_.size() + 1, graph_.edges.size());
@@ -194,7 +195,7 @@ class Builder {
   std::vector<std::size_t> alive_;
   States level_;
   States next_;
-  // Of one edge: the state before it, in which its layer's reads are marked, and the state after it.
+  // The states before and behind an edge. In the first, what the layer reads is marked.
   std::vector<Word> state_;
   std::vector<Word> after_;
   std::vector<LayeredGraph::Edge> edges_;  // the edges of the level, to nodes of the next one
@@ -224,7 +225,8 @@ std::int64_t PlacementProblem::bytes_of(const GraphPath& path) const {
   return sum;
 }
 
-LayeredGraph graph_of(const PlacementProblem& problem, std::size_t max_states, const PathCost& max_cost) {
+std::optional<LayeredGraph> graph_of(const PlacementProblem& problem, std::size_t max_states,
+                                     const PathCost& max_cost) {
   return Builder(problem, max_states, max_cost).build();
 }
 

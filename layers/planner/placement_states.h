@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "layers/planner/layered_graph.h"
@@ -35,8 +36,8 @@ struct PlacementProblem {
 
 /// The graph has paths of `problem.steps.size()` edges; an edge's choice is that of its step. If there are more than
 /// `max_states` states after a step, the cheapest are kept. States through which every path costs more than `max_cost`
-/// are left out.
-LayeredGraph graph_of(const PlacementProblem& problem, std::size_t max_states,
-                      const PathCost& max_cost = PathCost::infinite());
+/// are left out; empty if no path is left.
+std::optional<LayeredGraph> graph_of(const PlacementProblem& problem, std::size_t max_states,
+                                     const PathCost& max_cost = PathCost::infinite());
 
 }  // namespace heddle

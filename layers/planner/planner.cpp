@@ -182,26 +182,37 @@ class Planner {
   }
 
   /// The graph without the states that no path of this cost passes.
-  LayeredGraph graph_within(const PathCost& max_cost) const {
+  std::optional<LayeredGraph> graph_within(PathCost max_cost) const {
+    constexpr double rounding = 1e-9;  // sums of costs in another order may differ where steps take hours
+    max_cost = {max_cost.first * (1 + rounding), PathCost::infinite().second};
     return graph_of(problem_, options_.effort.max_states, max_cost);
   }
 
   GraphPath find_path() {
     // Few states give a path whose cost bounds which ones the graph of more states needs.
     constexpr std::size_t few_states = quick_planning.max_states;
-    GraphPath fastest = shortest_path(graph_of(problem_, few_states));
-    if (options_.effort.max_states > few_states) fastest = shortest_path(graph_within(fastest.cost));
+    GraphPath fastest = shortest_path(graph_of(problem_, few_states).value());
+    if (options_.effort.max_states > few_states)
+      if (const std::optional<LayeredGraph> graph = graph_within(fastest.cost))
+        fastest = std::min(shortest_path(*graph), fastest, is_cheaper);
     if (!options_.memory_budget || problem_.bytes_of(fastest) <= *options_.memory_budget) return fastest;
+    return find_path_within(*options_.memory_budget);
+  }
+
+  GraphPath find_path_within(std::int64_t budget) {
     problem_.counts_bytes = true;
     const std::optional<GraphPath> first =
-        shortest_path_within(graph_of(problem_, few_states), *options_.memory_budget, quick_planning.max_labels);
-    const LayeredGraph graph = graph_within(first ? first->cost : PathCost::infinite());
-    std::optional<GraphPath> path = shortest_path_within(graph, *options_.memory_budget, options_.effort.max_labels);
+        shortest_path_within(graph_of(problem_, quick_planning.max_states).value(), budget, quick_planning.max_labels);
+    const std::optional<LayeredGraph> graph = graph_within(first ? first->cost : PathCost::infinite());
+    if (!graph) return first.value();
+    const std::optional<GraphPath> path = shortest_path_within(*graph, budget, options_.effort.max_labels);
+    if (first) return path ? std::min(*path, *first, is_cheaper) : *first;
     if (!path)
       fail<InputError>("the model: no placement fits into {}, the least that is possible is {}", budget_words(),
-                       format_bytes(path_of_fewest_bytes(graph).bytes));
-    return *std::move(path);
+                       format_bytes(path_of_fewest_bytes(*graph).bytes));
+    return *path;
   }
+  static bool is_cheaper(const GraphPath& a, const GraphPath& b) { return a.cost < b.cost; }
 
   std::string budget_words() const {
     const int stages = options_.mesh.size(Axis::pp);
