@@ -49,6 +49,7 @@ struct PlacementConfig {
   Parallel parallel = Parallel::data;
   std::optional<Axis> over{};       // dp or tp; if empty: tp if the mesh has several ranks there, else dp
   std::optional<Parallel> other{};  // along the other of these axes; if empty: data, or as the neighbours
+  bool operator==(const PlacementConfig&) const = default;
 };
 
 /// The defaults are torchvision's resnext50_32x4d.

@@ -130,9 +130,4 @@ std::vector<WeighedLayout> KnownLayouts::plans() const {
   return plans;
 }
 
-bool KnownLayouts::is_planned(const Layout& layout) const {
-  const auto found = entries_.find(to_string(layout));
-  return found != entries_.end() && found->second.plan;
-}
-
 }  // namespace heddle

@@ -14,7 +14,8 @@
 namespace heddle {
 
 /// Estimates are corrected by plans: the estimate of a layout is multiplied by the error that the nearest layout which
-/// has been planned has shown, in time and in memory. The nearest one differs in the fewest options.
+/// has been planned has shown, in time and in memory. The nearest one differs in the fewest options; of several, it is
+/// the one that was planned last.
 class KnownLayouts {
  public:
   /// Empty where the checks of the experiment refuse the layout.
@@ -37,7 +38,6 @@ class KnownLayouts {
   /// leads by an estimate only if no error that is known could have made it lead, and fits only within its budget.
   std::vector<WeighedLayout> all_with_margins() const;
   std::vector<WeighedLayout> plans() const;
-  bool is_planned(const Layout& layout) const;
   std::size_t estimates_count() const { return estimates_; }
   std::size_t plans_count() const { return plans_; }
   /// The reason for which a layout with this mesh was refused last.

@@ -22,7 +22,7 @@ std::string value_of(const Layout& layout, LayoutOption option) {
     case LayoutOption::shard:
       return std::string(name_of(layout.shard));
     case LayoutOption::placements:
-      return layout.places_automatically ? "automatic" : "unchanged";
+      return std::string(name_of(layout.placements));
     case LayoutOption::cut:
       return std::string(name_of(layout.cut));
     case LayoutOption::over:

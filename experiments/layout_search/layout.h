@@ -19,6 +19,17 @@ inline constexpr auto enum_names<CutChoice> = enum_table<CutChoice>({
     {CutChoice::memory, "memory"},
 });
 
+/// The placements of the layers: the experiment's; `automatic`, the planner's (fastest_placements); or `smaller`, those
+/// within a half of the budget or the next larger share into which any fit, because the planner does not count the
+/// activations of several micro-batches.
+enum class PlacementChoice { unchanged, automatic, smaller };
+template <>
+inline constexpr auto enum_names<PlacementChoice> = enum_table<PlacementChoice>({
+    {PlacementChoice::unchanged, "unchanged"},
+    {PlacementChoice::automatic, "automatic"},
+    {PlacementChoice::smaller, "smaller"},
+});
+
 /// If there are several heads, each keeps its own `over` and `logits`.
 struct Layout {
   MeshConfig mesh{};
@@ -32,8 +43,7 @@ struct Layout {
   Logits logits = Logits::sharded;
   HeadWork head_work = HeadWork::at_once;
   CutChoice cut = CutChoice::unchanged;
-  /// Whether the planner chooses the placements of the layers (fastest_placements) in place of the experiment's.
-  bool places_automatically = false;
+  PlacementChoice placements = PlacementChoice::unchanged;
 };
 
 /// The parts of a layout that may be changed one at a time, under the experiment's keys.

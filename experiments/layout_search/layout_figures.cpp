@@ -83,8 +83,11 @@ LayoutEstimator::LayoutEstimator(const LayoutSpace& space, const LayoutFigures& 
 }
 
 const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout, const Experiment& experiment) {
-  const std::string key = fmt::format("{} {} {} {}", value_of(layout, LayoutOption::mesh), layout.micro_batches,
-                                      name_of(layout.shard), value_of(layout, LayoutOption::placements));
+  // The head's ranks decide how much of a budget it leaves.
+  const std::string key =
+      fmt::format("{} {} {} {} {}", value_of(layout, LayoutOption::mesh), layout.micro_batches, name_of(layout.shard),
+                  value_of(layout, LayoutOption::placements),
+                  experiment.min_budget(mesh_of(experiment).size()) > 0 ? value_of(layout, LayoutOption::over) : "");
   const auto known = placed_.find(key);
   if (known != placed_.end()) return known->second;
   const auto model = std::make_shared<ModelSpec>(model_of(experiment, image_shape(experiment.data)));

@@ -142,9 +142,15 @@ std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
   return found;
 }
 
-std::vector<bool> LayoutSpace::placements_of(const Layout& layout) const {
-  if (automatic_placements(layout)) return {false, true};
-  return {false};
+std::vector<PlacementChoice> LayoutSpace::placements_of(Layout layout) const {
+  std::vector<PlacementChoice> found{PlacementChoice::unchanged};
+  layout.placements = PlacementChoice::automatic;
+  const auto& automatic = planned_placements(layout);
+  if (automatic) found.push_back(layout.placements);
+  layout.placements = PlacementChoice::smaller;
+  if (const auto& smaller = planned_placements(layout); smaller && smaller != automatic)
+    found.push_back(layout.placements);
+  return found;
 }
 
 std::vector<HeadWork> LayoutSpace::works_of(const Layout& layout) const {
@@ -187,7 +193,8 @@ std::optional<Layout> LayoutSpace::fitted(Layout layout) const {
   layout.over = over == overs.end() ? overs.front() : *over;
   if (const auto works = works_of(layout); !has(works, layout.head_work)) layout.head_work = works.front();
   if (const auto cuts = cuts_of(layout); !has(cuts, layout.cut)) layout.cut = cuts.front();
-  if (layout.places_automatically && !automatic_placements(layout)) layout.places_automatically = false;
+  if (layout.placements != PlacementChoice::unchanged && !has(placements_of(layout), layout.placements))
+    layout.placements = placements_of(layout).back();
   return layout;
 }
 

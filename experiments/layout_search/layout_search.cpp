@@ -14,18 +14,20 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t max_best = 10;
-/// Layouts around so many are estimated before any is planned.
+/// The number of layouts whose neighbours are estimated before the first plan.
 constexpr std::size_t max_explored = 40;
-/// Layouts around so many that lead the ranking are estimated between plans.
+/// The number of leading layouts whose neighbours are estimated between plans.
 constexpr std::size_t max_leaders = 6;
-/// The share of LayoutSearchOptions::max_work for the changes of single options of the experiment.
+/// Within a budget, where many plans do not fit, the work may be so many times LayoutSearchOptions::max_work.
+constexpr double work_within_budget = 1.5;
+/// The share of the work for the changes of single options of the experiment.
 constexpr double work_for_changes = 0.15;
-/// The same for layouts that lead in the end, beyond the others.
+/// The same for layouts that lead in the end, beyond the other plans, also after an interruption.
 constexpr double work_for_winner = 0.1;
 /// The same for all layouts of a space, where they are so few that all are planned.
 constexpr double work_for_all = 0.5;
-/// All starts are estimated if their schedules have so many cells together, else one schedule for each mesh, number of
-/// micro-batches, recomputation and offloading.
+/// All starts are estimated if their schedules have so many cells together, else one schedule for each mesh and number
+/// of micro-batches.
 constexpr std::int64_t max_start_cells = 1'000'000;
 /// Estimates are improved in so many meshes. If there are more, the mesh of a layout is not changed while estimates are
 /// improved: the planner needs long for the placements of each.
@@ -41,6 +43,7 @@ class Search {
         space_(space),
         options_(options),
         has_budget_(written.min_budget(options.ranks) > 0),
+        max_work_((has_budget_ ? work_within_budget : 1) * options.max_work),
         planner_(dataset),
         estimator_(space, planner_.plan_serially(written)),
         known_(space.written(), has_budget_) {}
@@ -75,20 +78,18 @@ class Search {
   }
   double work_of(const Layout& layout) const { return work_of(layout.mesh, layout.micro_batches); }
   /// Whether the plans of a search together stay within a share of the bound.
-  bool can_plan(const Layout& layout, double share = 1) const {
-    return work_ + work_of(layout) <= share * options_.max_work;
-  }
+  bool can_plan(const Layout& layout, double share = 1) const { return work_ + work_of(layout) <= share * max_work_; }
 
   Weighed estimated(const Layout& layout) {
-    return followed(known_.estimated(layout, [&] { return estimator_.estimate(layout); }));
+    return noted(known_.estimated(layout, [&] { return estimator_.estimate(layout); }));
   }
   Weighed planned(const Layout& layout) {
-    return followed(known_.planned(layout, [&] {
+    return noted(known_.planned(layout, [&] {
       work_ += work_of(layout);
       return planner_.plan(space_.experiment(layout));
     }));
   }
-  const Weighed& followed(const Weighed& layout) {
+  const Weighed& noted(const Weighed& layout) {
     if (layout && (!best_ || (layout->is_planned() && (!best_->is_planned() || is_better(*layout, *best_)))))
       best_ = layout;
     options_.on_progress(fmt::format(
@@ -98,7 +99,7 @@ class Search {
     return layout;
   }
 
-  /// The order of preference: what fits by time, and then what does not fit by memory. Of equal ones, that which is
+  /// The order of preference: what fits by time, and then what does not fit by memory. Of equal layouts, the one
   /// closer to the experiment.
   bool is_better(const WeighedLayout& a, const WeighedLayout& b) const {
     if (a.fits != b.fits) return a.fits;
@@ -122,17 +123,17 @@ class Search {
 
   void weigh_written() {
     const bool is_in_space = mesh_of(space_.written().mesh).size() == options_.ranks;
-    const bool is_planned = work_of(written_.mesh, written_.train.micro_batches) <= options_.max_work;
+    const bool is_planned = work_of(written_.mesh, written_.train.micro_batches) <= max_work_;
     const auto plan = [&] { return planner_.plan(written_); };
     if (is_in_space)
-      result_.written = is_planned ? followed(known_.planned(space_.written(), plan)) : estimated(space_.written());
+      result_.written = is_planned ? noted(known_.planned(space_.written(), plan)) : estimated(space_.written());
     else if (is_planned)
       result_.written = KnownLayouts(space_.written(), has_budget_).planned(space_.written(), plan);
   }
 
   /// Returns false if there are too many.
   bool plan_all() {
-    const double max_work = work_for_all * options_.max_work;
+    const double max_work = work_for_all * max_work_;
     double least = max_work;
     for (const MeshConfig& mesh : space_.meshes()) least = std::min(least, work_of(mesh, 1));
     const std::vector<Layout> all = space_.all(static_cast<std::size_t>(max_work / least));
@@ -166,8 +167,7 @@ class Search {
     }
   }
 
-  /// The first layout of each mesh, on which the other options depend most, up to
-  /// `max_improved_meshes`.
+  /// The first layout of each mesh, on which the other options depend most, up to `max_improved_meshes`.
   static std::vector<WeighedLayout> best_of_meshes(const std::vector<const WeighedLayout*>& best_first) {
     std::vector<WeighedLayout> best;
     std::set<std::string> meshes;
@@ -180,15 +180,15 @@ class Search {
 
   /// The layouts that differ in this option, and those that differ in another one as well which depends on it: the best
   /// placements depend on the mesh and on the size of micro-batches, and how a head works on its ranks.
-  std::vector<Layout> steps_from(const Layout& layout, LayoutOption option) const {
-    std::vector<Layout> steps = space_.changes(layout, option);
+  std::vector<Layout> neighbours_of(const Layout& layout, LayoutOption option) const {
+    std::vector<Layout> neighbours = space_.changes(layout, option);
     std::optional<LayoutOption> other;
     if (option == LayoutOption::mesh || option == LayoutOption::micro_batches) other = LayoutOption::placements;
     if (option == LayoutOption::over || option == LayoutOption::logits) other = LayoutOption::head_work;
-    if (!other) return steps;
-    for (std::size_t i = 0, count = steps.size(); i < count; ++i)
-      for (const Layout& both : space_.changes(steps[i], *other)) steps.push_back(both);
-    return steps;
+    if (!other) return neighbours;
+    for (std::size_t i = 0, count = neighbours.size(); i < count; ++i)
+      for (const Layout& both : space_.changes(neighbours[i], *other)) neighbours.push_back(both);
+    return neighbours;
   }
 
   /// Changes one option after the other until no change makes the estimate better.
@@ -197,7 +197,7 @@ class Search {
       has_improved = false;
       for (const LayoutOption option : all_of<LayoutOption>) {
         if (option == LayoutOption::mesh) continue;
-        for (const Layout& layout : steps_from(current.layout, option)) {
+        for (const Layout& layout : neighbours_of(current.layout, option)) {
           if (stops()) break;
           const Weighed changed = estimated(layout);
           if (!changed || !is_better(*changed, current)) continue;
@@ -215,7 +215,7 @@ class Search {
       if (!explored_.insert(to_string(each.layout)).second) continue;
       for (const LayoutOption option : all_of<LayoutOption>) {
         if (option == LayoutOption::mesh && space_.meshes().size() > max_improved_meshes) continue;
-        for (const Layout& layout : steps_from(each.layout, option))
+        for (const Layout& layout : neighbours_of(each.layout, option))
           if (!stops()) (void)estimated(layout);
       }
       return true;
@@ -255,12 +255,15 @@ class Search {
     }
   }
 
-  /// The first layouts of the meshes that may win: an estimate of another mesh may be wrong by a few percent.
+  /// The first layouts of the meshes that may win: an estimate of another mesh may be wrong by a few percent, and that
+  /// of its memory by more.
   std::vector<WeighedLayout> rivals_of(const std::vector<WeighedLayout>& known) const {
     constexpr double max_loss = 1.05;
     std::vector<WeighedLayout> rivals = best_of_meshes(order_of(known));
     const double max_seconds = rivals.empty() ? 0 : max_loss * rivals.front().figures.seconds;
-    std::erase_if(rivals, [&](const WeighedLayout& each) { return !each.fits || each.figures.seconds > max_seconds; });
+    if (!rivals.empty() && rivals.front().fits)
+      std::erase_if(rivals,
+                    [&](const WeighedLayout& each) { return !each.fits || each.figures.seconds > max_seconds; });
     return rivals;
   }
 
@@ -340,6 +343,7 @@ class Search {
   const LayoutSpace& space_;
   const LayoutSearchOptions& options_;
   const bool has_budget_;
+  const double max_work_;
   LayoutPlanner planner_;
   LayoutEstimator estimator_;
   KnownLayouts known_;

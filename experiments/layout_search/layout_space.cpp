@@ -1,6 +1,7 @@
 #include "experiments/layout_search/layout_space.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "experiments/training/layout/fastest_placements.h"
@@ -92,26 +93,34 @@ std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
   return {};
 }
 
-const std::optional<std::vector<PlacementConfig>>& LayoutSpace::automatic_placements(const Layout& layout) const {
-  // Nothing else changes the planner's choice but the budget that the head leaves, which is taken to be shared by all
-  // ranks.
+const std::optional<std::vector<PlacementConfig>>& LayoutSpace::planned_placements(const Layout& layout) const {
+  // The budget that the head leaves is that of a head which all ranks share, and train.shard is as written.
   Layout placed = written_;
   placed.mesh = layout.mesh;
   placed.micro_batches = layout.micro_batches;
   placed.over = overs_of(layout.mesh).size() > 1 ? every_axis : written_.over;
+  placed.placements = layout.placements;
   const std::string key = to_string(placed);
   const auto known = placements_.find(key);
   if (known != placements_.end()) return known->second;
   std::optional<std::vector<PlacementConfig>>& found = placements_[key];
-  if (layout.mesh.dp * layout.mesh.tp == 1) return found;
-  try {
-    std::vector<PlacementConfig> fastest = fastest_placements(with_options(placed), quick_planning);
-    const auto shares_samples = [](const PlacementConfig& layer) {
-      return layer.parallel == Parallel::data && layer.other.value_or(Parallel::data) == Parallel::data;
-    };
-    if (!std::all_of(fastest.begin(), fastest.end(), shares_samples)) found = std::move(fastest);
-  } catch (const InputError&) {
-    found.reset();  // none fits into the budget
+  const bool is_smaller = layout.placements == PlacementChoice::smaller;
+  if (layout.mesh.dp * layout.mesh.tp == 1 || (is_smaller && experiment_.min_budget(ranks_) == 0)) return found;
+  const auto shares_samples = [](const PlacementConfig& layer) {
+    return layer.parallel == Parallel::data && layer.other.value_or(Parallel::data) == Parallel::data;
+  };
+  for (const double share : is_smaller ? std::vector{0.5, 0.65, 0.8, 0.9} : std::vector{1.0}) {
+    Experiment experiment = with_options(placed);
+    const auto reduce = [&](std::int64_t& budget) { budget = std::llround(share * static_cast<double>(budget)); };
+    reduce(experiment.memory_budget);
+    std::ranges::for_each(experiment.ranks.memory_budget, reduce);
+    try {
+      std::vector<PlacementConfig> fastest = fastest_placements(experiment, quick_planning);
+      if (!std::ranges::all_of(fastest, shares_samples)) found = std::move(fastest);
+      break;
+    } catch (const InputError&) {
+      continue;  // none fits into this share of the budget
+    }
   }
   return found;
 }
@@ -143,8 +152,8 @@ Experiment LayoutSpace::with_options(const Layout& layout) const {
 
 Experiment LayoutSpace::experiment(const Layout& layout) const {
   Experiment experiment = with_options(layout);
-  if (!layout.places_automatically) return experiment;
-  const std::optional<std::vector<PlacementConfig>>& placements = automatic_placements(layout);
+  if (layout.placements == PlacementChoice::unchanged) return experiment;
+  const std::optional<std::vector<PlacementConfig>>& placements = planned_placements(layout);
   if (!placements) fail<InputError>("the planner finds no placements for {}", to_string(layout));
   experiment.model.placements = *placements;
   return experiment;
@@ -187,7 +196,7 @@ std::vector<Layout> LayoutSpace::changes(const Layout& from, LayoutOption option
       for (const ShardedState shard : shards_of(from.mesh)) add(&Layout::shard, shard);
       break;
     case LayoutOption::placements:
-      for (const bool automatic : placements_of(from)) add(&Layout::places_automatically, automatic);
+      for (const PlacementChoice choice : placements_of(from)) add(&Layout::placements, choice);
       break;
     case LayoutOption::cut:
       for (const CutChoice cut : cuts_of(from)) add(&Layout::cut, cut);
@@ -260,7 +269,9 @@ std::size_t LayoutSpace::size() const {
         layout.logits = each;
         heads += works_of(layout).size();
       }
-    count += shards_of(start.mesh).size() * heads * cuts_of(start).size() * (start.mesh.dp * start.mesh.tp > 1 ? 2 : 1);
+    const bool has_budget = experiment_.min_budget(ranks_) > 0;
+    const std::size_t placements = start.mesh.dp * start.mesh.tp == 1 ? 1 : has_budget ? 3 : 2;
+    count += shards_of(start.mesh).size() * heads * cuts_of(start).size() * placements;
   }
   return count;
 }

@@ -79,9 +79,9 @@ class LayoutSpace {
   std::vector<Logits> logits() const;
   std::vector<HeadWork> works_of(const Layout& layout) const;
   std::vector<CutChoice> cuts_of(const Layout& layout) const;
-  std::vector<bool> placements_of(const Layout& layout) const;
+  std::vector<PlacementChoice> placements_of(Layout layout) const;
   /// Nothing unless the planner finds placements that share more than samples.
-  const std::optional<std::vector<PlacementConfig>>& automatic_placements(const Layout& layout) const;
+  const std::optional<std::vector<PlacementConfig>>& planned_placements(const Layout& layout) const;
   Experiment with_options(const Layout& layout) const;
   /// The layout with the options that its mesh, schedule and micro-batches permit, as close to it as possible.
   std::optional<Layout> fitted(Layout layout) const;

@@ -27,7 +27,7 @@ struct PlannerEffort {
   std::size_t max_labels = 200'000;  // of paths within a budget (shortest_path_within)
 };
 /// Takes a tenth of the time. Without a budget, vision transformers and ResNets have the same placements with it.
-inline constexpr PlannerEffort quick_planning{.max_states = 100, .max_labels = 10'000};
+inline constexpr PlannerEffort quick_planning{.max_states = 100, .max_labels = 2'000};
 
 struct PlannerOptions {
   Mesh mesh{};

@@ -340,4 +340,20 @@ TEST_CASE("a deep network is placed within its budget, too" * doctest::test_suit
   CHECK(bounded.communication < 1.1 * free.communication);
 }
 
+TEST_CASE("steps that take days are placed as those that take seconds") {
+  // Sums of costs in another order differ in their last bits then.
+  ModelConfig config;
+  config.type = ModelType::iresnet18;
+  const ModelSpec model = make_model(config, {3, 112, 112});
+  const auto placed = [&](double flops) {
+    const PlannerOptions options{.mesh = Mesh(2, 1, 2),
+                                 .samples = 4096,
+                                 .links = {.within_node = {.latency = 1e-5, .bandwidth = flops}},
+                                 .profile = {flops, flops},
+                                 .automatic = true};
+    return place(model, options).layers.size();
+  };
+  for (const double flops : {300.0, 1e7, 1e9, 1e12}) CHECK(placed(flops) == model.applications().size());
+}
+
 }  // namespace heddle::test

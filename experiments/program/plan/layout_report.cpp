@@ -24,10 +24,6 @@ std::string_view short_name(LayoutOption option) {
 
 constexpr const char* estimate_mark = "~";
 
-bool fits_budget(const WeighedLayout& weighed) {
-  return weighed.fits;
-}
-
 /// A table of layouts. Options that are the same in all of them are listed above it instead.
 std::string layout_table(const LayoutReport& report, std::span<const WeighedLayout> layouts) {
   std::vector<LayoutOption> columns;
@@ -54,7 +50,7 @@ std::string layout_table(const LayoutReport& report, std::span<const WeighedLayo
   for (const LayoutOption option : columns) headings.emplace_back(short_name(option));
   headings.push_back(heading("step time", time));
   headings.push_back(heading("peak memory", memory));
-  const bool has_too_large = !std::all_of(layouts.begin(), layouts.end(), fits_budget);
+  const bool has_too_large = !std::ranges::all_of(layouts, &WeighedLayout::fits);
   if (has_too_large) headings.emplace_back("fits");
   Grid grid(headings);
   grid.keep_first_whole();
