@@ -83,8 +83,8 @@ void KnownLayouts::note_error(const Entry& entry) {
   if (entry.nearest == nullptr || entry.distance > max_distance) return;
   const Ratio error = error_of(entry);
   const Ratio corrected = error_of(*entry.nearest);
-  largest_error_.seconds = std::max(largest_error_.seconds, error.seconds / corrected.seconds);
-  largest_error_.bytes = std::max(largest_error_.bytes, error.bytes / corrected.bytes);
+  max_error_.seconds = std::max(max_error_.seconds, error.seconds / corrected.seconds);
+  max_error_.bytes = std::max(max_error_.bytes, error.bytes / corrected.bytes);
 }
 
 void KnownLayouts::correct_others(const Entry& plan) {
@@ -121,7 +121,7 @@ std::vector<WeighedLayout> KnownLayouts::all() const {
 }
 
 std::vector<WeighedLayout> KnownLayouts::all_with_margins() const {
-  return all_with(largest_error_, 1);
+  return all_with(max_error_, 1);
 }
 
 std::vector<WeighedLayout> KnownLayouts::plans() const {

@@ -74,7 +74,7 @@ class KnownLayouts {
   bool has_budget_;
   std::map<std::string, Entry> entries_;
   std::vector<const Entry*> correcting_;  // those with an estimate and a plan, in the order in which they were made
-  Ratio largest_error_{};                 // of corrected estimates
+  Ratio max_error_{};                     // of corrected estimates
   std::size_t estimates_ = 0;
   std::size_t plans_ = 0;
   std::map<std::string, std::string> refusals_;

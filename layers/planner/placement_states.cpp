@@ -70,10 +70,10 @@ class Builder {
       : problem_(problem),
         max_states_(max_states),
         max_cost_(max_cost),
-        least_after_(problem.steps.size()),
+        min_after_(problem.steps.size()),
         last_reader_(problem.steps.size()) {
     for (std::size_t step = problem.steps.size() - 1; step > 0; --step)
-      least_after_[step - 1] = least_after_[step] + least_cost(problem.steps[step]);
+      min_after_[step - 1] = min_after_[step] + min_cost(problem.steps[step]);
     constexpr std::size_t bits = 64;
     for (std::size_t step = 0; step < problem.steps.size(); ++step) {
       if (problem.steps[step].wanted > bits) fail("planner: a value is wanted in more than {} placements", bits);
@@ -86,7 +86,7 @@ class Builder {
     level_.append({}, PathCost{});
     for (std::size_t step = 0; step < problem_.steps.size(); ++step) {
       expand(step);
-      keep_cheapest(least_after_[step]);
+      keep_cheapest(min_after_[step]);
       if (level_.size() == 0) return {};
       append_level();
     }
@@ -95,7 +95,7 @@ class Builder {
   }
 
  private:
-  static PathCost least_cost(const PlacementProblem::Step& step) {
+  static PathCost min_cost(const PlacementProblem::Step& step) {
     PathCost least = PathCost::infinite();
     for (const PlacementProblem::Choice& choice : step.choices) least = std::min(least, choice.cost);
     return least;
@@ -190,7 +190,7 @@ class Builder {
   const PlacementProblem& problem_;
   std::size_t max_states_;
   PathCost max_cost_;
-  std::vector<PathCost> least_after_;  // for each step the least that all later ones cost, without redistributions
+  std::vector<PathCost> min_after_;  // for each step the least that all later ones cost, without redistributions
   std::vector<std::size_t> last_reader_;
   std::vector<std::size_t> alive_;
   States level_;

@@ -188,7 +188,8 @@ TEST_CASE("plan --out writes a results folder, whose experiment gives the same p
     CHECK(std::filesystem::exists(files.path("a") + "/" + name));
   CHECK(read_file(files.path("a") + "/summary.json", 1 << 20) == first.out);
   CHECK(call({"plan", files.path("a") + "/experiment.json", "--json"}).out == first.out);
-  CHECK(call({"plan", file, "--out", ""}).err.find("expected a folder or, with --search, a file, got \"\"") != std::string::npos);
+  CHECK(call({"plan", file, "--out", ""}).err.find("expected a folder or, with --search, a file, got \"\"") !=
+        std::string::npos);
 }
 
 TEST_CASE("plan's time of a step is its operations at the profile's rate, and its bytes on the links") {
