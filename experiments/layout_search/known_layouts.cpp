@@ -23,47 +23,44 @@ KnownLayouts::Entry& KnownLayouts::entry_of(const Layout& layout) {
   Entry& entry = found->second;
   if (!is_new) return entry;
   entry.layout = layout;
-  entry.changes = distance(layout, written_);
-  for (const LayoutOption option : all_of<LayoutOption>)
-    entry.values.at(static_cast<std::size_t>(option)) = value_of(layout, option);
+  entry.values = values_of(layout);
+  entry.changes = distance(entry.values, written_);
   for (const Entry* const plan : correcting_) compare_with(entry, *plan);
   return entry;
 }
 
 void KnownLayouts::compare_with(Entry& entry, const Entry& plan) {
-  int different = 0;
-  for (std::size_t i = 0; i < entry.values.size(); ++i) different += entry.values.at(i) != plan.values.at(i);
+  const int different = distance(entry.values, plan.values);
   if (entry.nearest != nullptr && different > entry.distance) return;
   entry.nearest = &plan;
   entry.distance = different;
 }
 
+bool KnownLayouts::try_to_weigh(Entry& entry, std::optional<LayoutFigures>& figures, const Figures& weigh) {
+  try {
+    figures = weigh();
+  } catch (const InputError& error) {
+    refuse(entry.layout, error.what());
+  }
+  return figures.has_value();
+}
+
 KnownLayouts::Weighed KnownLayouts::estimated(const Layout& layout, const Figures& weigh) {
   Entry& entry = entry_of(layout);
-  if (!entry.estimate && !entry.is_refused) {
-    try {
-      entry.estimate = weigh();
-      ++estimates_;
-      if (entry.plan) correct_others(entry);
-    } catch (const InputError& error) {
-      refuse(layout, error.what());
-    }
+  if (!entry.estimate && !entry.is_refused && try_to_weigh(entry, entry.estimate, weigh)) {
+    ++estimates_;
+    if (entry.plan) correct_others(entry);
   }
   return weighed(entry, {}, max_memory_error);
 }
 
 KnownLayouts::Weighed KnownLayouts::planned(const Layout& layout, const Figures& weigh) {
   Entry& entry = entry_of(layout);
-  if (!entry.plan && !entry.is_refused) {
-    try {
-      entry.plan = weigh();
-      ++plans_;
-      if (entry.estimate) {
-        note_error(entry);
-        correct_others(entry);
-      }
-    } catch (const InputError& error) {
-      refuse(layout, error.what());
+  if (!entry.plan && !entry.is_refused && try_to_weigh(entry, entry.plan, weigh)) {
+    ++plans_;
+    if (entry.estimate) {
+      record_error(entry);
+      correct_others(entry);
     }
   }
   return weighed(entry, {}, max_memory_error);
@@ -79,7 +76,7 @@ KnownLayouts::Ratio KnownLayouts::error_of(const Entry& entry) {
   return {entry.plan->seconds / entry.estimate->seconds, static_cast<double>(entry.plan->bytes) / bytes};
 }
 
-void KnownLayouts::note_error(const Entry& entry) {
+void KnownLayouts::record_error(const Entry& entry) {
   if (entry.nearest == nullptr || entry.distance > max_distance) return;
   const Ratio error = error_of(entry);
   const Ratio corrected = error_of(*entry.nearest);

@@ -1,7 +1,6 @@
 // What a search knows of each layout: its estimate and, once it has been planned, its exact figures.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -23,7 +22,7 @@ class KnownLayouts {
   using Figures = std::function<LayoutFigures()>;
 
   /// `written`: the layout of the experiment.
-  KnownLayouts(const Layout& written, bool has_budget) : written_(written), has_budget_(has_budget) {}
+  KnownLayouts(const Layout& written, bool has_budget) : written_(values_of(written)), has_budget_(has_budget) {}
 
   /// Calls `weigh` unless the layout is estimated already; its InputError refuses the layout. The result is corrected.
   Weighed estimated(const Layout& layout, const Figures& weigh);
@@ -44,7 +43,6 @@ class KnownLayouts {
   const std::map<std::string, std::string>& refusals() const { return refusals_; }
 
  private:
-  using Values = std::array<std::string, enumerator_count<LayoutOption>()>;
   /// By how much plans differ from estimates.
   struct Ratio {
     double seconds = 1;
@@ -52,7 +50,7 @@ class KnownLayouts {
   };
   struct Entry {
     Layout layout{};
-    Values values{};
+    LayoutValues values{};
     int changes = 0;  // WeighedLayout::changes
     std::optional<LayoutFigures> estimate{};
     std::optional<LayoutFigures> plan{};
@@ -67,10 +65,12 @@ class KnownLayouts {
   static LayoutFigures scaled(LayoutFigures figures, const Ratio& ratio);
   static Ratio error_of(const Entry& entry);
   static void compare_with(Entry& entry, const Entry& plan);
-  void note_error(const Entry& entry);
+  void record_error(const Entry& entry);
+  /// Calls `weigh` for one of the entry's figures; its InputError refuses the layout. Returns whether it has them.
+  bool try_to_weigh(Entry& entry, std::optional<LayoutFigures>& figures, const Figures& weigh);
   void correct_others(const Entry& plan);
 
-  Layout written_;
+  LayoutValues written_;
   bool has_budget_;
   std::map<std::string, Entry> entries_;
   std::vector<const Entry*> correcting_;  // those with an estimate and a plan, in the order in which they were made

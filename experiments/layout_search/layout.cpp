@@ -1,6 +1,7 @@
 #include "experiments/layout_search/layout.h"
 
-#include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -35,10 +36,19 @@ std::string value_of(const Layout& layout, LayoutOption option) {
   return {};
 }
 
+LayoutValues values_of(const Layout& layout) {
+  LayoutValues values;
+  for (const LayoutOption option : all_of<LayoutOption>)
+    values.at(static_cast<std::size_t>(option)) = value_of(layout, option);
+  return values;
+}
+
+int distance(const LayoutValues& a, const LayoutValues& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus<>(), std::not_equal_to<>());
+}
+
 int distance(const Layout& a, const Layout& b) {
-  return static_cast<int>(
-      std::count_if(all_of<LayoutOption>.begin(), all_of<LayoutOption>.end(),
-                    [&](LayoutOption option) { return value_of(a, option) != value_of(b, option); }));
+  return distance(values_of(a), values_of(b));
 }
 
 std::string to_string(const Layout& layout) {

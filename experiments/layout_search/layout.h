@@ -1,6 +1,7 @@
 // A layout: the part of an experiment that decides how its training is spread over ranks, and not what is trained.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -77,7 +78,11 @@ inline constexpr auto enum_names<LayoutOption> = enum_table<LayoutOption>({
 
 /// An option's value in words: `dp 2 x pp 4`, `interleaved, v = 2` with v stages per rank.
 std::string value_of(const Layout& layout, LayoutOption option);
+/// In the order of LayoutOption.
+using LayoutValues = std::array<std::string, enumerator_count<LayoutOption>()>;
+LayoutValues values_of(const Layout& layout);
 /// The number of options in which they differ.
+int distance(const LayoutValues& a, const LayoutValues& b);
 int distance(const Layout& a, const Layout& b);
 /// All of them in one line, which is different for every layout.
 std::string to_string(const Layout& layout);

@@ -193,8 +193,9 @@ std::optional<Layout> LayoutSpace::fitted(Layout layout) const {
   layout.over = over == overs.end() ? overs.front() : *over;
   if (const auto works = works_of(layout); !has(works, layout.head_work)) layout.head_work = works.front();
   if (const auto cuts = cuts_of(layout); !has(cuts, layout.cut)) layout.cut = cuts.front();
-  if (layout.placements != PlacementChoice::unchanged && !has(placements_of(layout), layout.placements))
-    layout.placements = placements_of(layout).back();
+  if (layout.placements != PlacementChoice::unchanged)
+    if (const auto choices = placements_of(layout); !has(choices, layout.placements))
+      layout.placements = choices.back();
   return layout;
 }
 

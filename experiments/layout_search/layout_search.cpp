@@ -81,15 +81,15 @@ class Search {
   bool can_plan(const Layout& layout, double share = 1) const { return work_ + work_of(layout) <= share * max_work_; }
 
   Weighed estimated(const Layout& layout) {
-    return noted(known_.estimated(layout, [&] { return estimator_.estimate(layout); }));
+    return recorded(known_.estimated(layout, [&] { return estimator_.estimate(layout); }));
   }
   Weighed planned(const Layout& layout) {
-    return noted(known_.planned(layout, [&] {
+    return recorded(known_.planned(layout, [&] {
       work_ += work_of(layout);
       return planner_.plan(space_.experiment(layout));
     }));
   }
-  const Weighed& noted(const Weighed& layout) {
+  const Weighed& recorded(const Weighed& layout) {
     if (layout && (!best_ || (layout->is_planned() && (!best_->is_planned() || is_better(*layout, *best_)))))
       best_ = layout;
     options_.on_progress(fmt::format(
@@ -122,12 +122,11 @@ class Search {
   }
 
   void weigh_written() {
-    const bool is_in_space = mesh_of(space_.written().mesh).size() == options_.ranks;
-    const bool is_planned = work_of(written_.mesh, written_.train.micro_batches) <= max_work_;
+    const bool can_be_planned = work_of(written_.mesh, written_.train.micro_batches) <= max_work_;
     const auto plan = [&] { return planner_.plan(written_); };
-    if (is_in_space)
-      result_.written = is_planned ? noted(known_.planned(space_.written(), plan)) : estimated(space_.written());
-    else if (is_planned)
+    if (space_.contains_written())
+      result_.written = can_be_planned ? recorded(known_.planned(space_.written(), plan)) : estimated(space_.written());
+    else if (can_be_planned)
       result_.written = KnownLayouts(space_.written(), has_budget_).planned(space_.written(), plan);
   }
 
@@ -208,7 +207,7 @@ class Search {
     }
   }
 
-  /// Estimates all layouts that differ in one option from the first of these whose surroundings are not known yet.
+  /// Estimates all layouts that differ in one option from the first of these whose neighbours are not estimated yet.
   /// Returns false if those of all are known.
   bool explore_first(std::span<const WeighedLayout> layouts) {
     for (const WeighedLayout& each : layouts) {
@@ -225,7 +224,7 @@ class Search {
 
   /// Plans the changes of each option that are likely to be its best ones.
   void plan_changes_of_written() {
-    if (!result_.written || mesh_of(space_.written().mesh).size() != options_.ranks) return;
+    if (!result_.written || !space_.contains_written()) return;
     constexpr std::size_t max_planned = 2;
     for (const LayoutOption option : all_of<LayoutOption>) {
       std::vector<WeighedLayout> changed;
@@ -298,7 +297,7 @@ class Search {
     result_.estimated = known_.estimates_count();
     result_.planned = known_.plans_count();
     for (const WeighedLayout& each : all) {
-      const bool is_equal = !result_.best.empty() && have_equal_figures(result_.best.back(), each);
+      const bool is_equal = has_equal(result_.best, each);
       if (!each.fits || (result_.best.size() == max_best && !is_equal)) break;
       if (!is_accepted(each)) continue;
       result_.has_equal_layouts = result_.has_equal_layouts || is_equal;

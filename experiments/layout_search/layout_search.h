@@ -57,7 +57,7 @@ struct LayoutSearchResult {
   std::optional<WeighedLayout> written{};
   /// The fastest layouts that fit, at most ten. Of those whose times agree to seven digits, the smaller one comes
   /// first, and of those with the same memory, too, the one that differs from the experiment in the fewest options.
-  /// Those whose time and memory agree with the one before within 0.1 % are left out.
+  /// Those whose time and memory agree within 0.1 % with those of one before are left out.
   std::vector<WeighedLayout> best{};
   bool has_equal_layouts = false;  // whether any are left out
   /// Those than which no other layout is both faster and smaller, from the fastest to the smallest.

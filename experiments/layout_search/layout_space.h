@@ -37,6 +37,7 @@ class LayoutSpace {
 
   /// The experiment's own layout. Its mesh may have another number of ranks than those of the space.
   const Layout& written() const { return written_; }
+  bool contains_written() const { return mesh_of(written_.mesh).size() == ranks_; }
   const std::vector<MeshConfig>& meshes() const { return meshes_; }
   /// Throws the InputError that no mesh trains the experiment. `reasons`: those of the meshes that seemed possible.
   [[noreturn]] void refuse_all(const std::map<std::string, std::string>& reasons) const;

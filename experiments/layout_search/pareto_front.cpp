@@ -25,11 +25,15 @@ bool have_equal_figures(const WeighedLayout& a, const WeighedLayout& b) {
   return are_close(a.figures.seconds, b.figures.seconds) && are_close(a.figures.fullness, b.figures.fullness);
 }
 
+bool has_equal(const std::vector<WeighedLayout>& layouts, const WeighedLayout& other) {
+  return std::ranges::any_of(layouts, [&](const WeighedLayout& each) { return have_equal_figures(each, other); });
+}
+
 std::vector<WeighedLayout> first_distinct(const std::vector<const WeighedLayout*>& ranking, std::size_t count) {
   std::vector<WeighedLayout> distinct;
   for (const WeighedLayout* const each : ranking) {
     if (distinct.size() == count) break;
-    if (distinct.empty() || !have_equal_figures(distinct.back(), *each)) distinct.push_back(*each);
+    if (!has_equal(distinct, *each)) distinct.push_back(*each);
   }
   return distinct;
 }

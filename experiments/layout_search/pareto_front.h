@@ -21,8 +21,10 @@ std::vector<const WeighedLayout*> ordered(const std::vector<WeighedLayout>& layo
   return order;
 }
 
-/// The first `count` layouts of a ranking that differ in their figures; of equal ones that follow each other, the
-/// first.
+/// Whether one of the layouts has equal figures.
+bool has_equal(const std::vector<WeighedLayout>& layouts, const WeighedLayout& other);
+
+/// The first `count` layouts of a ranking that differ in their figures from all that they follow.
 std::vector<WeighedLayout> first_distinct(const std::vector<const WeighedLayout*>& ranking, std::size_t count);
 
 /// The layouts that no other beats in time and in memory, from the fastest on; of equal ones, the first.

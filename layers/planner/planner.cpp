@@ -53,16 +53,6 @@ std::vector<LayerOption> options_along(Axis axis, const ModelSpec& model, const 
   return offered;
 }
 
-/// Whether a layer may be placed both ways, along different axes.
-bool go_together(Parallel a, Parallel b) {
-  const auto cuts_channels = [](Parallel kind) {
-    return kind == Parallel::column || kind == Parallel::row || kind == Parallel::group;
-  };
-  const auto are = [&](Parallel one, Parallel other) { return (a == one && b == other) || (a == other && b == one); };
-  return !(cuts_channels(a) && cuts_channels(b)) && !are(Parallel::parameter, Parallel::parameter) &&
-         !are(Parallel::group, Parallel::sequence);
-}
-
 [[noreturn]] void refuse_pair(const std::string& layer, const PlacementRequest& request) {
   fail<InputError>(
       "{}: cannot be placed as {} and {}: expected at most one of column, row and group, parameter at most once, and "
@@ -230,6 +220,15 @@ class Planner {
 };
 
 }  // namespace
+
+bool go_together(Parallel a, Parallel b) {
+  const auto cuts_channels = [](Parallel kind) {
+    return kind == Parallel::column || kind == Parallel::row || kind == Parallel::group;
+  };
+  const auto are = [&](Parallel one, Parallel other) { return (a == one && b == other) || (a == other && b == one); };
+  return !(cuts_channels(a) && cuts_channels(b)) && !are(Parallel::parameter, Parallel::parameter) &&
+         !are(Parallel::group, Parallel::sequence);
+}
 
 ModelPlacement place(const ModelSpec& model, const PlannerOptions& options) {
   return Planner(model, options).place();

@@ -5,6 +5,9 @@
 
 namespace heddle {
 
+/// Whether a layer may be placed in both ways, along different axes.
+bool go_together(Parallel a, Parallel b);
+
 /// Chooses how each layer is placed along dp and tp; stage_balance.h divides the layers among stages along pp. A layer
 /// is placed as the user requested along the axis of the request, else as `data`, or, if it follows its neighbours, in
 /// any way that it offers. With `automatic` every layer may be placed in any way that it offers. No layer is column,

@@ -8,6 +8,7 @@
 #include "layers/modules/pooling.h"
 #include "layers/modules/token_masks.h"
 #include "layers/modules/tokens.h"
+#include "layers/planner/planner.h"
 
 namespace heddle::test {
 
@@ -120,15 +121,6 @@ class Builder {
     if (mesh_.size(axis) == 1) return false;
     const std::vector<Shape> inputs = model_.input_shapes(application, 1);
     return std::holds_alternative<LayerOption>(application.layer->option(kind, {axis, mesh_.size(axis)}, inputs));
-  }
-  /// The pairs that the planner accepts along two axes.
-  static bool go_together(Parallel a, Parallel b) {
-    const auto cuts_channels = [](Parallel kind) {
-      return kind == Parallel::column || kind == Parallel::row || kind == Parallel::group;
-    };
-    const auto is_pair = [&](Parallel x, Parallel y) { return (a == x && b == y) || (a == y && b == x); };
-    return !(cuts_channels(a) && cuts_channels(b)) && !is_pair(Parallel::parameter, Parallel::parameter) &&
-           !is_pair(Parallel::group, Parallel::sequence);
   }
 
   RandomStream& draws_;

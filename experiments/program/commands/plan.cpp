@@ -61,7 +61,7 @@ void check_lists_of_ranks(const PlanCommand& command, const StudyVariant& member
   if (!command.layouts.ranks) return;
   const Experiment& experiment = member.root;
   const auto asked = static_cast<std::size_t>(*command.layouts.ranks);
-  const auto written = static_cast<std::size_t>(experiment.mesh.dp * experiment.mesh.pp * experiment.mesh.tp);
+  const auto written = static_cast<std::size_t>(mesh_of(experiment).size());
   const auto check = [&](std::string_view key, std::size_t entries) {
     if (entries > asked)
       fail<InputError>(

@@ -42,7 +42,7 @@ class RunSaver {
 
   /// The seconds in which the training has waited for checkpoints so far.
   double waited_seconds() const { return waited_; }
-  /// Those of them since the last call; nothing if the training has not waited since.
+  /// The seconds that it has waited since the last call; nothing if it has not.
   std::optional<double> take_wait();
 
   /// The steps after which the newest checkpoint was saved, or is being written; 0: none.
