@@ -24,7 +24,8 @@ struct CommandRow {
 
 constexpr std::array commands{
     CommandRow{"run", "train and evaluate every variant of an experiment", add_run, true},
-    CommandRow{"eval", "evaluate a checkpoint on sets of pairs, without its training data", add_eval, true},
+    CommandRow{"eval", "evaluate a checkpoint on verification and identification sets, without its training data",
+               add_eval, true},
     CommandRow{"export", "export a checkpoint's model as ONNX or as a state dict for PyTorch", add_export},
     CommandRow{"import", "convert a state dict written by torch.save into a safetensors file for model.weights",
                add_import},

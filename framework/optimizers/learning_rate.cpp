@@ -26,7 +26,7 @@ void describe_step(Describer& d, LearningRateConfig& c) {
 
 void describe_polynomial(Describer& d, LearningRateConfig& c) {
   describe_warm_up(d, c);
-  d.field("power", c.power, above(0), "1: linear");
+  d.field("power", c.power, above(0), "exponent of the share of steps that is left; 1: the rate falls linearly");
   describe_final_share(d, c);
 }
 

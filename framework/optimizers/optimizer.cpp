@@ -11,9 +11,9 @@ namespace heddle {
 
 namespace {
 
-void describe_common(Describer& d, OptimizerConfig& c) {
+void describe_common(Describer& d, OptimizerConfig& c, const char* weight_decay_help) {
   d.field("lr", c.learning_rate, above(0), "learning rate, which the schedule changes");
-  d.field("weight_decay", c.weight_decay, at_least(0), "factor of the weight that is added to its gradient");
+  d.field("weight_decay", c.weight_decay, at_least(0), weight_decay_help);
   d.field("decay_norms_and_biases", c.decay_norms_and_biases,
           "whether norms, slopes, biases, position embeddings, class tokens and mask tokens decay too");
   d.field("layer_decay", c.layer_decay, Range{.minimum = 0, .maximum = 1, .excludes_minimum = true},
@@ -22,7 +22,7 @@ void describe_common(Describer& d, OptimizerConfig& c) {
 }
 
 void describe_sgd(Describer& d, OptimizerConfig& c) {
-  describe_common(d, c);
+  describe_common(d, c, "factor of the weight that is added to its gradient");
   d.field("momentum", c.momentum, from_to_below(0, 1), "factor of the previous step's velocity");
   d.field("nesterov", c.nesterov, "whether to use Nesterov's momentum");
   constexpr std::array types{DType::f32, DType::bf16, DType::f16};
@@ -32,7 +32,7 @@ void describe_sgd(Describer& d, OptimizerConfig& c) {
 }
 
 void describe_adamw(Describer& d, OptimizerConfig& c) {
-  describe_common(d, c);
+  describe_common(d, c, "decoupled weight decay: each step also subtracts lr * weight_decay * weight");
   d.field("beta1", c.beta1, from_to_below(0, 1), "decay of the gradient's running mean");
   d.field("beta2", c.beta2, from_to_below(0, 1), "decay of the running mean of its square");
   d.field("epsilon", c.epsilon, above(0), "added to the square root of that mean");

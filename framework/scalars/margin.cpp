@@ -144,7 +144,9 @@ void describe_l_softmax(Describer& d, MarginConfig& c) {
 }
 
 void describe_adaface(Describer& d, MarginConfig& c) {
-  d.field("m", c.adaface.m, between(0, pi / 2), "largest number of radians that is added to the angle or subtracted");
+  d.field("m", c.adaface.m, between(0, pi / 2),
+          "up to m radians are added to the target's angle or subtracted from it, and 0 to 2 m is subtracted from its "
+          "cosine");
   d.field("h", c.adaface.h, above(0), "how fast the margin changes with the norm, in units of its deviation");
   d.field("momentum", c.adaface.momentum, between(0, 1), momentum_help);
 }

@@ -310,7 +310,8 @@ int schedule_command(const ScheduleCommand& command, const Console& console) {
 
 void add_schedule(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<ScheduleCommand>();
-  app.add_option("NAME", command->name, "one of `heddle list schedules`; in place of csv, --file");
+  app.add_option("NAME", command->name,
+                 "the schedule's name (see `heddle list schedules`); use --file to read one from a file");
   app.add_option("--file", command->file,
                  "instead of a name: read the schedule from a file that PyTorch's pipelining wrote")
       ->type_name("FILE.csv");
@@ -330,8 +331,8 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   app.add_option("--micro-batches", command->micro_batches, "m, the number of micro-batches in a step");
   app.add_option(
       "--chunks", command->chunks,
-      "v, the number of stages per rank (default: the fewest that the schedule takes); with --search: the most "
-      "(default: 4)");
+      "v, the number of stages per rank (default: two if the schedule takes several, otherwise the number that it is "
+      "made for); with --search: the most (default: 4)");
   app.add_option("--costs", command->costs,
                  "the times of one micro-batch on a rank, divided among its stages: forward, input part and weight "
                  "part of backward, and one transfer (default: 1,1,1,0)")
@@ -353,7 +354,7 @@ void add_schedule(CLI::App& app, CommandCall& call) {
       ->check(CLI::IsMember({"half", "all"}));
   app.add_option("--offload-cost", command->offload_cost,
                  "the time to move one micro-batch's activations of a rank one way, divided among its stages (default: "
-                 "0); offloading all of them is free up to half of F + I + W");
+                 "0); with --offload all, the link is busy all the time if this is half of F + I + W");
   std::map<std::string, HeadWork> works;
   std::vector<std::string> names;
   for (const HeadWork work : all_of<HeadWork>) works.emplace(names.emplace_back(name_of(work)), work);
@@ -365,9 +366,10 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   app.add_option("--head-cost", command->head_cost,
                  "the time of the head for one micro-batch on each rank: of H, or of S (default: 1); J and T take no "
                  "time, and each exchange of embeddings, sums or gradients takes c");
-  app.add_flag("--csv", command->csv,
-               "print the schedule in PyTorch's format (without recomputation and head; PyTorch does not read cells of "
-               "--offload, and stages with two copies)");
+  app.add_flag(
+      "--csv", command->csv,
+      "print the schedule in PyTorch's format (without recomputation and the head; PyTorch cannot read the cells "
+      "of --offload or schedules with two copies of each stage)");
   app.add_option("--svg", command->svg, "also draw the schedule into this file")->type_name("FILE");
   app.add_option("--html", command->html,
                  "instead: write a page on which all named schedules can be tried, with any costs; it needs no network")

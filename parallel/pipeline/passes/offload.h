@@ -1,7 +1,7 @@
 // The pass that offloads activations (Wan et al. 2025, "PipeOffload: Improving Scalability of Pipeline Parallelism with
 // Memory Optimization"): O takes what a micro-batch's backward needs out of a rank's memory after its F, and L brings
-// it back in time, over a link that is otherwise idle. It costs no time where the link moves a micro-batch out and back
-// in the time that the rank computes one, F + B.
+// it back in time, over a link that is otherwise idle. The link keeps up where it moves a micro-batch out and back in
+// the time that the rank computes one, F + B.
 #pragma once
 
 #include "framework/description/enum_table.h"
