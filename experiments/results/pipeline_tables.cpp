@@ -145,7 +145,7 @@ std::string predictions_text(const RunResult& run) {
   for (const VariantResult& variant : run.variants) {
     const auto seconds = step_seconds(variant);
     if (!seconds || !variant.predicted_seconds) continue;
-    const double predicted = *variant.predicted_seconds;
+    const double predicted = variant.predicted_seconds->median;
     text += fmt::format("{}: predicted {}, {} {} ({})\n", shorten(variant.name, table_width / 3),
                         format_seconds(predicted), variant.device == "plan" ? "modelled" : "measured",
                         format_seconds(seconds->median), difference_text(predicted, seconds->median));

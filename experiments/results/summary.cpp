@@ -190,6 +190,9 @@ void add_pipeline(OrderedJson& json, const RunResult& run, const VariantResult& 
   const auto of = [&](auto member) {
     return variant.pipeline ? OrderedJson((*variant.pipeline).*member) : OrderedJson(nullptr);
   };
+  const auto predicted = [&](double StepSeconds::*statistic) {
+    return variant.predicted_seconds ? OrderedJson((*variant.predicted_seconds).*statistic) : OrderedJson(nullptr);
+  };
   json["schedule"] = of(&PipelineResult::schedule_name);
   json["recompute"] = of(&PipelineResult::recompute);
   json["stages"] = variant.pipeline ? variant.pipeline->stages : 1;
@@ -202,7 +205,8 @@ void add_pipeline(OrderedJson& json, const RunResult& run, const VariantResult& 
   json["speedup_over_first"] = or_null(speedup(variant, run.variants.front()));
   json["speedup_over_naive"] = naive == nullptr ? OrderedJson(nullptr) : or_null(speedup(variant, *naive));
   json["share_of_ideal"] = or_null(share_of_ideal(run, variant));
-  json["predicted_seconds"] = or_null(variant.predicted_seconds);
+  json["predicted_seconds"] = predicted(&StepSeconds::median);
+  json["predicted_min_seconds"] = predicted(&StepSeconds::minimum);
 }
 
 OrderedJson variant_json(const RunResult& run, const VariantResult& variant) {

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <numeric>
 
-#include "experiments/training/measurements/median.h"
 
 namespace heddle {
 
@@ -42,7 +41,7 @@ std::optional<StepSeconds> step_seconds(const VariantResult& result) {
   std::vector<double> seconds;
   for (const std::size_t i : timed_steps(result)) seconds.push_back(result.steps[i].seconds);
   if (seconds.empty()) return std::nullopt;
-  return StepSeconds{.median = median(seconds), .minimum = seconds.front(), .maximum = seconds.back()};
+  return step_seconds(seconds);
 }
 
 std::optional<double> samples_per_second(const VariantResult& result) {

@@ -11,6 +11,7 @@
 #include "experiments/training/evaluation/evaluated_set.h"
 #include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/measurements/step_history.h"
+#include "experiments/training/measurements/step_seconds.h"
 #include "framework/kernels/convolution.h"
 #include "framework/tensors/memory.h"
 #include "parallel/communicator/tracer.h"
@@ -42,13 +43,6 @@ struct RankResult {
   std::vector<Span> trace;
   std::vector<ChosenConvolution> convolutions{};  // on cuda only
   std::vector<std::string> notes{};               // for the user, of a rank whose process has no observer
-};
-
-/// The time of a step, over the steps of a StepHistory after the first, which also builds the kernels.
-struct StepSeconds {
-  double median = 0;
-  double minimum = 0;
-  double maximum = 0;
 };
 
 /// The checkpoint that is kept because none before it was as accurate on the first set.
@@ -131,9 +125,9 @@ struct VariantResult {
   std::vector<RankResult> ranks;
   std::optional<Evaluation> evaluation;
   std::optional<SentInStep> sent_in_step;  // absent on one rank, and if not all steps ended
-  /// The time of a step, simulated with costs of the stages that were measured apart from the run. Of several ranks on
-  /// a virtual clock, and of pipelines.
-  std::optional<double> predicted_seconds;
+  /// The time of a step, simulated with costs of the stages that were measured in steps apart from the run: what each
+  /// of those steps predicts. Of several ranks on a virtual clock, and of pipelines.
+  std::optional<StepSeconds> predicted_seconds;
   std::optional<double> flops_per_step;    // plan only
   std::string device = "cpu";              // cpu | cuda | plan
   std::string clock = "wall";              // wall | virtual
@@ -142,7 +136,8 @@ struct VariantResult {
   std::optional<Maximised> maximised{};    // after a search only
 };
 
-/// The step time; absent if no step was timed (a variant that failed before the end of its first step).
+/// The step time, over the steps of a StepHistory after the first, which also builds the kernels. Absent if no step was
+/// timed (a variant that failed before the end of its first step).
 std::optional<StepSeconds> step_seconds(const VariantResult& result);
 /// The batch divided by the median step time.
 std::optional<double> samples_per_second(const VariantResult& result);

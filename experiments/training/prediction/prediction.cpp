@@ -10,7 +10,6 @@
 #include "experiments/training/layout/model_layout.h"
 #include "experiments/training/layout/planned_head.h"
 #include "experiments/training/layout/step_bytes.h"
-#include "experiments/training/measurements/median.h"
 #include "experiments/training/prediction/bucket_sums.h"
 #include "experiments/training/prediction/stepped_elements.h"
 #include "layers/stages/stage_cut.h"
@@ -298,11 +297,11 @@ PredictedStep predicted_step(const Experiment& experiment, const RunPlan& plan, 
   return Prediction(experiment, plan, profile, layers).step();
 }
 
-double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps) {
+StepSeconds predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps) {
   const std::vector<LayerMessages> layers = layer_messages(experiment, plan);
   std::vector<double> seconds;
   for (const StageProfile& step : steps) seconds.push_back(predicted_step(experiment, plan, step, layers).seconds);
-  return median(std::move(seconds));
+  return step_seconds(seconds);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "experiments/training/measurements/step_seconds.h"
 #include "experiments/training/prediction/layer_messages.h"
 #include "experiments/training/prediction/stage_profile.h"
 
@@ -20,9 +21,9 @@ struct PredictedStep {
 PredictedStep predicted_step(const Experiment& experiment, const RunPlan& plan, const StageProfile& profile,
                              std::span<const LayerMessages> layers);
 
-/// The seconds of a step: the median of what each measured step predicts. On a wall clock the messages of layers are
-/// left out, and so are the sums of gradients.
-double predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps);
+/// The seconds of a step, as each measured step predicts them. On a wall clock the messages of layers are left out, and
+/// so are the sums of gradients.
+StepSeconds predicted_seconds(const Experiment& experiment, const RunPlan& plan, std::span<const StageProfile> steps);
 
 /// The speed of a schedule over `naive` with as many ranks and the same recomputation, where all stages take equally
 /// long and messages take no time. For gpipe on p ranks without recomputation it is m p / (m + p - 1).

@@ -53,7 +53,7 @@ Experiment profiled_experiment(const Experiment& experiment) {
   profiled.transport = Experiment().transport;
   constexpr Link at_once{.latency = 0, .bandwidth = 1e18};
   profiled.links = {.within_node = at_once};
-  profiled.train.steps = experiment.device == DeviceType::plan ? 2 : 4;
+  profiled.train.steps = experiment.device == DeviceType::plan ? 2 : 6;
   profiled.train.save_every = 0;
   profiled.pipeline.head_work = HeadWork::at_once;
   profiled.evaluate = false;

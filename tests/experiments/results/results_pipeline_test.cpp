@@ -20,7 +20,7 @@ TEST_CASE("a pipeline's speedup is given over naive on the same mesh with the sa
                   pipeline_variant("naive_4", "naive", 4, 8, 0.25, 1),
                   pipeline_variant("gpipe", "gpipe", 4, 4, 0.5, 2.5)};
   run.variants[2].pipeline->recompute = "always";
-  run.variants[4].predicted_seconds = 3.5;
+  run.variants[4].predicted_seconds = {.median = 3.5, .minimum = 3.25, .maximum = 4};
   run.variants[4].pipeline->stage_begins = {"stem", "layer2.0"};
   CHECK(naive_of(run, run.variants[0]) == nullptr);
   CHECK(naive_of(run, run.variants[2]) == &run.variants[2]);
@@ -44,6 +44,7 @@ TEST_CASE("a pipeline's speedup is given over naive on the same mesh with the sa
   CHECK(gpipe["speedup_over_naive"] == 2.0);
   CHECK(gpipe["share_of_ideal"] == 0.8);
   CHECK(gpipe["predicted_seconds"] == 3.5);
+  CHECK(gpipe["predicted_min_seconds"] == 3.25);
   CHECK(summary["variants"][3]["share_of_ideal"] == 1.0);
   CHECK(summary["variants"][3]["predicted_seconds"].is_null());
   const OrderedJson& serial = summary["variants"][0];

@@ -117,7 +117,7 @@ TEST_CASE("pipelines have a table of their own: gain over naive, the ideal's sha
   RunResult run;
   run.variants = {pipeline_variant("naive", "naive", 4, 8, 0.25, 1), pipeline_variant("gpipe", "gpipe", 4, 4, 0.5, 2.5),
                   pipeline_variant("zb_h1, recomputed", "zb_h1", 4, 3, 0.75, 3)};
-  run.variants[1].predicted_seconds = 3.9;
+  run.variants[1].predicted_seconds = {.median = 3.9};
   run.variants[2].pipeline->recompute = "always";
   run.variants[1].pipeline->kept_micro_batches = {2, 2, 2, 2};
   run.variants[1].pipeline->kept_inputs = {0, 0, 0, 0};
@@ -148,7 +148,7 @@ zb_h1, recomputed     3            0.5       2       16               4.00      
 step time as the schedule predicts it from measured costs of the stages
 gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
 )"));
-  run.variants[1].predicted_seconds = 0.5;
+  run.variants[1].predicted_seconds = {.median = 0.5};
   run.variants[1].device = "plan";
   CHECK(results_table(run).ends_with("\ngpipe: predicted 500 ms, modelled 4.00 s (x 8.0)\n"));
   CHECK(widest_line(table) <= 100);

@@ -86,6 +86,7 @@ TEST_CASE("summary.json has the stable keys in their order, and no others") {
                                                      "variants[].speedup_over_naive",
                                                      "variants[].share_of_ideal",
                                                      "variants[].predicted_seconds",
+                                                     "variants[].predicted_min_seconds",
                                                      "variants[].sent_in_step",
                                                      "variants[].ranks[].rank",
                                                      "variants[].ranks[].coordinates.dp",

@@ -16,7 +16,7 @@ double apart(const Experiment& experiment, StageProfiles& profiles) {
   const VariantResult result = run_variant(experiment, "a", settings);
   REQUIRE(result.status == VariantResult::Status::ok);
   REQUIRE(result.predicted_seconds);
-  return *result.predicted_seconds / step_seconds(result)->median - 1;
+  return result.predicted_seconds->median / step_seconds(result)->median - 1;
 }
 
 TEST_CASE("on plan a step takes as long as its schedule predicts, by all kinds of schedules, heads and speeds") {

@@ -14,7 +14,7 @@ double apart_of_ranks(Experiment experiment) {
   const auto dataset = make_dataset(experiment.data, {1});
   const auto model = std::make_shared<ModelSpec>(make_model(experiment.model, dataset->image()));
   const auto plan = plan_run(experiment, model, mesh_of(experiment));
-  const double predicted = predicted_seconds(experiment, *plan, profile_ranks(experiment, *dataset, *plan));
+  const double predicted = predicted_seconds(experiment, *plan, profile_ranks(experiment, *dataset, *plan)).median;
   experiment.pipeline.predict = false;
   const VariantResult result = run_variant(experiment, "a");
   REQUIRE(result.status == VariantResult::Status::ok);
@@ -34,6 +34,26 @@ TEST_CASE("profiled ranks predict the step of a pipeline, with equal and unequal
         experiment.ranks.speed = speed;
         CHECK(std::abs(apart_of_ranks(experiment)) < 0.03);
       }
+}
+
+TEST_CASE("a prediction is the median and the fastest of what the profiled steps predict") {
+  const Experiment experiment = planned_pipeline();
+  const auto dataset = make_dataset(experiment.data, {1});
+  const auto model = std::make_shared<ModelSpec>(make_model(experiment.model, dataset->image()));
+  const auto plan = plan_run(experiment, model, mesh_of(experiment));
+  const StageProfile fast = profile_ranks(experiment, *dataset, *plan).front();
+  StageProfile slow = fast;
+  slow.optimizer *= 2;
+  StageProfile slowest = fast;
+  slowest.optimizer *= 3;
+  const auto seconds = [&](const StageProfile& step) {
+    return predicted_seconds(experiment, *plan, std::vector{step}).median;
+  };
+  const StepSeconds all = predicted_seconds(experiment, *plan, std::vector{slow, fast, slowest});
+  CHECK(all.median == seconds(slow));
+  CHECK(all.minimum == seconds(fast));
+  CHECK(all.maximum == seconds(slowest));
+  CHECK(all.minimum < all.median);
 }
 
 TEST_CASE("profiled ranks predict steps of chunks, of two copies of each stage, of offloading and of recomputation") {
@@ -194,7 +214,7 @@ TEST_CASE("on a virtual clock the stages are measured on all ranks of the run") 
     StageProfiles profiles;
     experiment.device = device;
     const std::vector<StageProfile>& steps = profile_stages(experiment, *dataset, *plan, profiles);
-    CHECK(steps.size() == (device == DeviceType::plan ? 1 : 3));
+    CHECK(steps.size() == (device == DeviceType::plan ? 1 : 5));
     for (const StageProfile& step : steps) {
       CHECK(step.is_of_ranks == (device == DeviceType::cpu));
       CHECK(step.loss > 0);
