@@ -8,7 +8,7 @@
 #include "experiments/training/checkpoints/initial_weights.h"
 #include "experiments/training/checkpoints/run_saver.h"
 #include "experiments/training/evaluation/test_images.h"
-#include "experiments/training/layout/step_bytes.h"
+#include "experiments/training/planning/step_bytes.h"
 #include "experiments/training/ranks/replicas.h"
 #include "experiments/training/ranks/restarts.h"
 #include "experiments/training/run.h"

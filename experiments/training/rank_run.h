@@ -6,8 +6,8 @@
 
 #include "experiments/training/evaluation/evaluation_set.h"
 #include "experiments/training/experiment.h"
-#include "experiments/training/layout/run_plan.h"
 #include "experiments/training/measurements/result.h"
+#include "experiments/training/planning/run_plan.h"
 #include "parallel/rank.h"
 
 namespace heddle {

@@ -6,7 +6,7 @@
 
 #include "experiments/training/checkpoints/initial_weights.h"
 #include "experiments/training/experiment_checks.h"
-#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/planning/model_layout.h"
 #include "experiments/training/prediction/pipeline_result.h"
 #include "experiments/training/prediction/prediction.h"
 #include "experiments/training/rank_run.h"

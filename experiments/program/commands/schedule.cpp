@@ -15,7 +15,7 @@
 #include "experiments/program/schedule/playground.h"
 #include "experiments/program/schedule/report.h"
 #include "experiments/program/schedule/search_report.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "layers/head/head_config.h"
