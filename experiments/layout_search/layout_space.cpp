@@ -146,7 +146,7 @@ Experiment LayoutSpace::with_options(const Layout& layout) const {
   experiment.model.stages = {};
   if (layout.cut == CutChoice::time) experiment.model.stages.by = BalanceBy::time;
   if (layout.cut == CutChoice::memory) experiment.model.stages.by = BalanceBy::memory;
-  for (LayerConfig& layer : experiment.model.layers) layer.stage = -1;
+  for (LayerConfig& layer : experiment.model.layers) layer.stage.reset();
   return experiment;
 }
 
