@@ -6,7 +6,7 @@
 namespace heddle {
 
 /// Whether a layer may be placed in both ways, along different axes.
-bool go_together(Parallel a, Parallel b);
+bool may_combine(Parallel a, Parallel b);
 
 /// Chooses how each layer is placed along dp and tp; stage_balance.h divides the layers among stages along pp. A layer
 /// is placed as the user requested along the axis of the request, else as `data`, or, if it follows its neighbours, in
