@@ -1,4 +1,5 @@
-// Chooses the placement of every layer so that the whole model has the least communication time.
+// Chooses the placement of every layer so that a step spends the least time on communication or, with `automatic`, on
+// communication and computing together.
 #pragma once
 
 #include "layers/planner/placement_costs.h"
