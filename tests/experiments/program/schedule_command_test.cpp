@@ -364,7 +364,7 @@ TEST_CASE("wrong searches print the expected value and exit with 2") {
   CHECK(refused_by("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
         "heddle: schedule: --search does not take --recompute\n");
   CHECK(refused_by("schedule --search --stages 1024 --micro-batches 1024") ==
-        "heddle: search: expected at most 262144 cells to try in all, got 10485760 of 1024 stages, up to 1024 "
+        "heddle: search: expected at most 262144 cells to try in all, got 10485760 of 1024 ranks, up to 1024 "
         "micro-batches and up to 4 chunks\n");
 }
 
