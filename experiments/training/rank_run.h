@@ -27,7 +27,7 @@ struct RunEnd {
 };
 
 /// The state that all ranks of a run share. The observer is rank 0's.
-struct RankTask {
+struct RunContext {
   const Experiment& experiment;
   const Dataset& dataset;
   const std::vector<EvaluationSet>& sets;
@@ -41,6 +41,6 @@ struct RankTask {
 };
 
 /// Does the rank's part. Each rank writes its own row of the result, also when it fails, and rank 0 the rest.
-void run_rank(const RankTask& task, Rank& rank);
+void run_rank(const RunContext& context, Rank& rank);
 
 }  // namespace heddle
