@@ -35,8 +35,8 @@ struct RunContext {
   const RunSettings& settings;
   RunObserver& observer;
   VariantResult& result;
-  const InitialWeights* weights = nullptr;  ///< with which a training begins that is not resumed
-  std::size_t notes_reported = 0;           ///< the number of the data set's notes that were reported before
+  const InitialWeights* weights = nullptr;  // with which a training begins that is not resumed
+  std::size_t notes_reported = 0;           // the number of the data set's notes that were reported before
   RunEnd* end = nullptr;
 };
 
