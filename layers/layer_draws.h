@@ -5,7 +5,7 @@
 
 #include "framework/scalars/draw.h"
 #include "layers/layer.h"
-#include "layers/layout.h"
+#include "layers/layer_layout.h"
 
 namespace heddle {
 

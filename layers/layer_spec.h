@@ -15,7 +15,7 @@
 
 #include "layers/inference_graph.h"
 #include "layers/layer.h"
-#include "layers/layout.h"
+#include "layers/layer_layout.h"
 #include "parallel/communicator/transport.h"
 
 namespace heddle {

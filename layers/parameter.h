@@ -11,7 +11,7 @@
 #include "framework/kernels/training.h"
 #include "framework/optimizers/optimizer.h"
 #include "framework/scalars/random.h"
-#include "layers/layout.h"
+#include "layers/layer_layout.h"
 #include "layers/precision.h"
 
 namespace heddle {

@@ -270,11 +270,10 @@ void describe_type(Describer& d, LayerConfig& config) {
   if (index < 0) return;
   config.type.reset();
   config.extension = {};
-  if (index < static_cast<int>(layer_table.size)) {
+  if (index < static_cast<int>(layer_table.size))
     config.type = static_cast<LayerType>(index);
-  } else {
+  else
     config.extension = std::move(chosen[static_cast<std::size_t>(index) - layer_table.size]);
-  }
 }
 
 LayerSpecPointer make_layer(const Given& given) {
@@ -342,7 +341,9 @@ void describe(Describer& d, LayerConfig& config) {
          "how it is split over ranks; automatic: with the least communication");
   choice(d, "over", config.over, "automatic", std::span<const Axis>(layer_axes),
          "the mesh axis that splits it; automatic: tp if it has several ranks, else dp");
-  d.field("stage", config.stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
+  std::int64_t stage = config.stage.value_or(-1);
+  d.field("stage", stage, between(-1, 1e6), "its pipeline stage, from 0; -1: that of the layer before it");
+  config.stage = stage < 0 ? std::nullopt : std::optional(stage);
   d.field("recompute", config.recompute, "whether its values are recomputed in the backward pass rather than kept");
   describe_type(d, config);
 }
@@ -388,7 +389,7 @@ ModelSpec make_layers(const std::vector<LayerConfig>& layers, const ImageShape& 
       fail<InputError>("model: {}: {}", name, error.what());
     }
     names.add(name, model.apply(name, std::move(spec), inputs));
-    if (layer.stage >= 0) model.name_stage(model.last_value(), static_cast<int>(layer.stage));
+    if (layer.stage) model.name_stage(model.last_value(), static_cast<int>(*layer.stage));
     if (layer.recompute) model.recompute(name);
     if (layer.parallel) model.place(name, {.kind = *layer.parallel, .over = layer.over});
   }

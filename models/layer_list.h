@@ -82,11 +82,11 @@ struct ChosenExtensionLayer {
 };
 
 struct LayerConfig {
-  std::string name{};                  // TYPE_INDEX if empty
-  std::vector<std::string> inputs{};   // the layer before it if empty
-  std::optional<Parallel> parallel{};  // the planner's choice if empty
-  std::optional<Axis> over{};          // dp or tp; if empty: tp if the mesh has several ranks there, else dp
-  std::int64_t stage = -1;             // of the pipeline; -1: that of the layer before it
+  std::string name{};                   // TYPE_INDEX if empty
+  std::vector<std::string> inputs{};    // the layer before it if empty
+  std::optional<Parallel> parallel{};   // the planner's choice if empty
+  std::optional<Axis> over{};           // dp or tp; if empty: tp if the mesh has several ranks there, else dp
+  std::optional<std::int64_t> stage{};  // of the pipeline; if empty: that of the layer before it
   bool recompute = false;
   std::optional<LayerType> type{};  // this or `extension` must be given
   LinearOptions linear{};

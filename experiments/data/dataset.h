@@ -23,8 +23,8 @@ enum class Split { train, test };
 /// What stored images are, wherever they lie. Equal data give equal checksums.
 struct ImagesChecksum {
   std::int64_t images = 0;
-  std::uint32_t names = 0;  ///< covers each sample's name within its folder or file, its label and its weight
-  std::uint32_t sizes = 0;  ///< covers the number of bytes of each image
+  std::uint32_t names = 0;  // covers each sample's name within its folder or file, its label and its weight
+  std::uint32_t sizes = 0;  // covers the number of bytes of each image
 
   bool operator==(const ImagesChecksum&) const = default;
 };

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "experiments/training/layout/model_layout.h"
-#include "experiments/training/layout/planned_head.h"
+#include "experiments/training/planning/model_layout.h"
+#include "experiments/training/planning/planned_head.h"
 #include "experiments/training/prediction/prediction.h"
 #include "experiments/training/run.h"
 #include "framework/error.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "experiments/layout_search/layout_space.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "framework/error.h"
 #include "layers/head/head_checks.h"
 #include "parallel/pipeline/schedules.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <set>
 
-#include "experiments/training/layout/fastest_placements.h"
-#include "experiments/training/layout/model_layout.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/fastest_placements.h"
+#include "experiments/training/planning/model_layout.h"
+#include "experiments/training/planning/run_plan.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
 #include "parallel/pipeline/schedules.h"
@@ -146,7 +146,7 @@ Experiment LayoutSpace::with_options(const Layout& layout) const {
   experiment.model.stages = {};
   if (layout.cut == CutChoice::time) experiment.model.stages.by = BalanceBy::time;
   if (layout.cut == CutChoice::memory) experiment.model.stages.by = BalanceBy::memory;
-  for (LayerConfig& layer : experiment.model.layers) layer.stage = -1;
+  for (LayerConfig& layer : experiment.model.layers) layer.stage.reset();
   return experiment;
 }
 

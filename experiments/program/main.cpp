@@ -34,10 +34,12 @@ int main(int argc, char** argv) {
   // that the memory is used up, that would be too late.
   void* frame = nullptr;
   ::backtrace(&frame, 1);
-  const int code =
-      heddle::run_command_line(argc, argv,
-                               {std::cout, std::cerr, heddle::terminal_of(STDERR_FILENO),
-                                [](int status) { std::_Exit(status); }, heddle::terminal_of(STDOUT_FILENO)});
+  const int code = heddle::run_command_line(argc, argv,
+                                            {.out = std::cout,
+                                             .err = std::cerr,
+                                             .terminal = heddle::terminal_of(STDERR_FILENO),
+                                             .end_at_once = [](int status) { std::_Exit(status); },
+                                             .out_terminal = heddle::terminal_of(STDOUT_FILENO)});
   if (const char* pipe = std::getenv("HEDDLE_SUPERVISOR_PIPE"); is_supervised && pipe != nullptr && code > 128)
     report_interruption(pipe);
   return code;

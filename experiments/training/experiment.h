@@ -1,4 +1,6 @@
-// One experiment: what a JSON file describes. Each field is described once, in experiment.cpp.
+// One experiment: what a JSON file describes. Each field is described once: those of the data, the model, the head, the
+// evaluation, the optimizer, its learning rate, its loss scale and its averages beside their structs, all others in
+// experiment.cpp.
 #pragma once
 
 #include <algorithm>

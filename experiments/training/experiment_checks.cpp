@@ -7,8 +7,8 @@
 
 #include <fmt/ranges.h>
 
-#include "experiments/training/layout/model_layout.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/model_layout.h"
+#include "experiments/training/planning/run_plan.h"
 #include "layers/head/head_checks.h"
 #include "parallel/transports/transports.h"
 

@@ -8,7 +8,7 @@
 #include "experiments/training/checkpoints/initial_weights.h"
 #include "experiments/training/checkpoints/run_saver.h"
 #include "experiments/training/evaluation/test_images.h"
-#include "experiments/training/layout/step_bytes.h"
+#include "experiments/training/planning/step_bytes.h"
 #include "experiments/training/ranks/replicas.h"
 #include "experiments/training/ranks/restarts.h"
 #include "experiments/training/run.h"
@@ -36,20 +36,20 @@ struct Traffic {
 
 class RankRun {
  public:
-  RankRun(const RankTask& task, Rank& rank)
-      : experiment_(task.experiment),
-        dataset_(task.dataset),
-        sets_(task.sets),
-        plan_(task.plan),
-        settings_(task.settings),
-        observer_(task.observer),
-        result_(task.result),
+  RankRun(const RunContext& context, Rank& rank)
+      : experiment_(context.experiment),
+        dataset_(context.dataset),
+        sets_(context.sets),
+        plan_(context.plan),
+        settings_(context.settings),
+        observer_(context.observer),
+        result_(context.result),
         rank_(rank),
         tracer_(std::make_shared<Tracer>(rank.clock, rank.device)),
         saver_(experiment_, settings_.checkpoints, settings_.identity, rank, observer_),
-        weights_(task.weights),
-        notes_reported_(task.notes_reported),
-        end_(*task.end) {
+        weights_(context.weights),
+        notes_reported_(context.notes_reported),
+        end_(*context.end) {
     rank.world.add_hook(tracer_);
   }
 
@@ -373,8 +373,8 @@ class RankRun {
 
 }  // namespace
 
-void run_rank(const RankTask& task, Rank& rank) {
-  RankRun(task, rank).run();
+void run_rank(const RunContext& context, Rank& rank) {
+  RankRun(context, rank).run();
 }
 
 }  // namespace heddle

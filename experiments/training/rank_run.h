@@ -6,8 +6,8 @@
 
 #include "experiments/training/evaluation/evaluation_set.h"
 #include "experiments/training/experiment.h"
-#include "experiments/training/layout/run_plan.h"
 #include "experiments/training/measurements/result.h"
+#include "experiments/training/planning/run_plan.h"
 #include "parallel/rank.h"
 
 namespace heddle {
@@ -27,7 +27,7 @@ struct RunEnd {
 };
 
 /// The state that all ranks of a run share. The observer is rank 0's.
-struct RankTask {
+struct RunContext {
   const Experiment& experiment;
   const Dataset& dataset;
   const std::vector<EvaluationSet>& sets;
@@ -35,12 +35,12 @@ struct RankTask {
   const RunSettings& settings;
   RunObserver& observer;
   VariantResult& result;
-  const InitialWeights* weights = nullptr;  ///< with which a training begins that is not resumed
-  std::size_t notes_reported = 0;           ///< the number of the data set's notes that were reported before
+  const InitialWeights* weights = nullptr;  // with which a training begins that is not resumed
+  std::size_t notes_reported = 0;           // the number of the data set's notes that were reported before
   RunEnd* end = nullptr;
 };
 
 /// Does the rank's part. Each rank writes its own row of the result, also when it fails, and rank 0 the rest.
-void run_rank(const RankTask& task, Rank& rank);
+void run_rank(const RunContext& context, Rank& rank);
 
 }  // namespace heddle

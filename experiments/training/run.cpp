@@ -6,7 +6,7 @@
 
 #include "experiments/training/checkpoints/initial_weights.h"
 #include "experiments/training/experiment_checks.h"
-#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/planning/model_layout.h"
 #include "experiments/training/prediction/pipeline_result.h"
 #include "experiments/training/prediction/prediction.h"
 #include "experiments/training/rank_run.h"
@@ -176,10 +176,18 @@ class VariantRun {
       options.rank_budgets.clear();
     }
     RunEnd end;
-    const RankTask task{experiment_, *dataset_, sets_,          plan_,           settings_,
-                        observer_,   result_,   weights_.get(), notes_reported_, &end};
+    const RunContext context{.experiment = experiment_,
+                             .dataset = *dataset_,
+                             .sets = sets_,
+                             .plan = plan_,
+                             .settings = settings_,
+                             .observer = observer_,
+                             .result = result_,
+                             .weights = weights_.get(),
+                             .notes_reported = notes_reported_,
+                             .end = &end};
     try {
-      run_ranks(options, [&](Rank& rank) { run_rank(task, rank); });
+      run_ranks(options, [&](Rank& rank) { run_rank(context, rank); });
       if (const int signal = end.by_signal; signal != 0) {
         result_.status = VariantResult::Status::interrupted;
         result_.interrupted_by = signal;

@@ -141,7 +141,7 @@ class Planner {
       std::vector<PerAxis<LayerOption>> extended;
       for (const PerAxis<LayerOption>& options : all)
         for (const LayerOption& option : offered) {
-          const auto fits = [&](const LayerOption& other) { return go_together(other.kind, option.kind); };
+          const auto fits = [&](const LayerOption& other) { return may_combine(other.kind, option.kind); };
           if (!std::all_of(options.values.begin(), options.values.end(), fits)) continue;
           extended.push_back(options);
           extended.back()[axis] = option;
@@ -221,7 +221,7 @@ class Planner {
 
 }  // namespace
 
-bool go_together(Parallel a, Parallel b) {
+bool may_combine(Parallel a, Parallel b) {
   const auto cuts_channels = [](Parallel kind) {
     return kind == Parallel::column || kind == Parallel::row || kind == Parallel::group;
   };

@@ -1,4 +1,5 @@
-// Chooses the placement of every layer so that the whole model has the least communication time.
+// Chooses the placement of every layer so that a step spends the least time on communication or, with `automatic`, on
+// communication and computing together.
 #pragma once
 
 #include "layers/planner/placement_costs.h"
@@ -6,7 +7,7 @@
 namespace heddle {
 
 /// Whether a layer may be placed in both ways, along different axes.
-bool go_together(Parallel a, Parallel b);
+bool may_combine(Parallel a, Parallel b);
 
 /// Chooses how each layer is placed along dp and tp; stage_balance.h divides the layers among stages along pp. A layer
 /// is placed as the user requested along the axis of the request, else as `data`, or, if it follows its neighbours, in

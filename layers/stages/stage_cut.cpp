@@ -14,11 +14,11 @@ int StageCut::stage_of(int application) const {
 }
 
 ValueForms::ValueForms(const ModelSpec& model, const ModelPlacement& placement) {
-  const auto make = [&](int value) {
+  const auto make = [&](int value, std::optional<int> maker) {
     made_.push_back(forms_.size());
-    forms_.push_back({.value = value, .where = placement.made(value), .origin = forms_.size(), .from = value - 1});
+    forms_.push_back({.value = value, .where = placement.made(value), .origin = forms_.size(), .from = maker});
   };
-  make(0);
+  make(0, {});
   const auto& applications = model.applications();
   for (std::size_t i = 0; i < applications.size(); ++i) {
     const int reader = static_cast<int>(i);
@@ -26,7 +26,7 @@ ValueForms::ValueForms(const ModelSpec& model, const ModelPlacement& placement) 
     std::vector<std::size_t>& inputs = inputs_.emplace_back();
     for (std::size_t input = 0; input < applications[i].inputs.size(); ++input)
       inputs.push_back(read(applications[i].inputs[input], layout.input(input), reader));
-    make(reader + 1);
+    make(reader + 1, reader);
   }
   result_ = read(model.last_value(), placement.output, model.last_value());
 }

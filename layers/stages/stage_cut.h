@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "framework/tensors/dtype.h"
@@ -28,11 +29,11 @@ struct ValueForm {
   /// The index of the form that this one is redistributed from; its own index if a layer makes it.
   std::size_t origin = 0;
   /// The application that makes it, or the first reader that wants it in this placement, right before which it is
-  /// redistributed. -1: the model's input.
-  int from = -1;
+  /// redistributed. Empty, which is less than every number, for the model's input.
+  std::optional<int> from{};
   /// The last application that reads it, also for a redistribution; the number of applications if it is read after the
-  /// last one.
-  int until = -1;
+  /// last one. Empty if nothing reads it.
+  std::optional<int> until{};
 };
 
 /// All forms of a model's values. A form that exists before a cut and is read after it crosses the cut, so that nothing

@@ -198,9 +198,12 @@ void check_two_copies(std::string_view name, const ScheduleShape& shape) {
     fail<InputError>("{}: expected an even number of micro-batches, got {}: {}", name, shape.micro_batches, why);
 }
 
+int default_chunks(const ScheduleType& type) {
+  return std::max(type.min_chunks, std::min(2, type.max_chunks.value_or(2)));
+}
+
 int default_chunks(std::string_view name) {
-  const ScheduleType& type = type_named(name);
-  return type.min_chunks == type.max_chunks ? type.min_chunks : 2;
+  return default_chunks(type_named(name));
 }
 
 void check_shape(std::string_view name, const ScheduleShape& shape) {

@@ -71,8 +71,9 @@ void add_schedules(std::span<const ScheduleType> added);
 /// The number of copies of each stage. InputError for an unknown name, as `default_chunks`.
 int copies_of_stages(std::string_view name);
 
-/// The default number of chunks: two if the schedule takes several, else what it is made for. InputError for an
-/// unknown name, which suggests the nearest one.
+/// The default number of chunks: two or, if the schedule does not take two, the number nearest to it that it takes.
+int default_chunks(const ScheduleType& type);
+/// InputError for an unknown name, which suggests the nearest one.
 int default_chunks(std::string_view name);
 
 /// InputError for an unknown name, which suggests the nearest one; for chunks that the schedule does not take; for

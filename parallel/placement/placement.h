@@ -45,8 +45,8 @@ class Placement {
 /// `R`, `R/P`, `S(0)`, `P`.
 std::string to_string(const Placement& placement);
 
-/// Where several axes shard one dimension, they cut it in the order dp, pp, tp: each shard along dp is cut into the
-/// shards along tp.
+/// Where several axes shard one dimension, they cut it in the order dp, pp, tp: the dimension is cut into shards along
+/// dp, each of these along pp, and each of those along tp.
 using Placements = PerAxis<Placement>;
 
 /// `dp S(0), tp R`: the axes of this mesh that have more than one rank; `R` if none has.

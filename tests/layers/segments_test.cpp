@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "layers/model.h"
 #include "layers/modules/activation.h"
 #include "layers/modules/linear.h"

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/planning/model_layout.h"
 #include "framework/scalars/random.h"
 #include "layers/modules/activation.h"
 #include "layers/planner/placement_report.h"

@@ -113,7 +113,7 @@ class Builder {
       PlacementRequest request{static_cast<Parallel>(below(7)), axis};
       const auto other_kind = static_cast<Parallel>(below(7));
       if (application.layer->follows() || !offers(application, request.kind, axis)) continue;
-      if (go_together(request.kind, other_kind) && offers(application, other_kind, other)) request.other = other_kind;
+      if (may_combine(request.kind, other_kind) && offers(application, other_kind, other)) request.other = other_kind;
       model_.place(application.name, request);
     }
   }

@@ -99,10 +99,10 @@ class Splitter {
       const auto there = found.find(person.name);
       if (there == found.end())
         fail<InputError>("{}: line {}: \"{}\" is not in {}", list, person.line, person.name, files_.title);
-      if (person.images < 0 || person.images == there->second) continue;
+      if (!person.images || *person.images == there->second) continue;
       if (others++ == 0)
         example = fmt::format("\"{}\" has {} instead of {}", person.name, counted(there->second, "image", "images"),
-                              person.images);
+                              *person.images);
     }
     if (others > 0)
       files_.notes.push_back(fmt::format("{}: {} a different number of images in {}: {}{}", list,

@@ -53,7 +53,7 @@ class LfwReader {
       if (tab == 0 || !images)
         fail<InputError>("{}: line {}: expected a name, a tab and a number of images, got {}", path_, line.number,
                          in_quotes(line.text));
-      people_.push_back({line.text.substr(0, tab), *images, line.number});
+      people_.push_back({line.text.substr(0, tab), images, line.number});
     }
   }
 
@@ -77,7 +77,7 @@ std::vector<ListedPerson> read_people(const std::string& path) {
   if (has_tabs)
     people = LfwReader(path, lines).read();
   else
-    for (Line& line : lines) people.push_back({std::move(line.text), -1, line.number});
+    for (Line& line : lines) people.push_back({std::move(line.text), {}, line.number});
   std::unordered_set<std::string_view> seen;
   for (const ListedPerson& person : people)
     if (!seen.insert(person.name).second)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,7 @@ namespace heddle {
 
 struct ListedPerson {
   std::string name;
-  std::int64_t images = -1;  ///< -1 if the list does not give it
+  std::optional<std::int64_t> images{};  // if the list gives it
   std::int64_t line = 0;
 };
 

@@ -18,7 +18,7 @@
 #include "experiments/program/study_input.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
-#include "experiments/training/layout/fastest_placements.h"
+#include "experiments/training/planning/fastest_placements.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "experiments/training/ranks/world_options.h"
 #include "framework/description/printable.h"

@@ -15,7 +15,7 @@
 #include "experiments/program/schedule/playground.h"
 #include "experiments/program/schedule/report.h"
 #include "experiments/program/schedule/search_report.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "layers/head/head_config.h"
@@ -36,10 +36,10 @@ struct ScheduleCommand {
   bool search = false;         // or the best of all
   std::optional<std::int64_t> stages;
   std::optional<std::int64_t> micro_batches;
-  std::optional<std::int64_t> chunks;  // none: the least that the schedule takes; in a search the most, none: 4
+  std::optional<std::int64_t> chunks;             // none: default_chunks(); in a search the most, none: 4
   std::optional<std::int64_t> max_micro_batches;  // a search only; none: micro_batches
   std::optional<double> memory;                   // of a search
-  std::string costs = "1,1,1,0";                  // F,I,W,c
+  std::string costs = default_costs;              // F,I,W,c
   Recompute recompute = Recompute::never;
   bool critical_path = false;
   Offload offload = Offload::never;

@@ -6,10 +6,10 @@
 #include <CLI/CLI.hpp>
 
 #include "experiments/export/embeddings.h"
+#include "experiments/face_search/far_threshold.h"
 #include "experiments/program/checkpoint_study.h"
 #include "experiments/program/commands/command.h"
 #include "experiments/program/commands/search/recorded_threshold.h"
-#include "experiments/search/far_threshold.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "experiments/training/ranks/world_options.h"
 #include "framework/description/printable.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "experiments/training/layout/fastest_placements.h"
-#include "experiments/training/layout/model_layout.h"
-#include "experiments/training/layout/planned_head.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/fastest_placements.h"
+#include "experiments/training/planning/model_layout.h"
+#include "experiments/training/planning/planned_head.h"
+#include "experiments/training/planning/run_plan.h"
 #include "framework/error.h"
 #include "framework/tensors/memory.h"
 

@@ -78,7 +78,8 @@ std::string schedule_json(const ScheduleReport& report) {
   const Simulation& simulation = report.simulation;
   const std::optional<int> chunks = chunks_per_rank(report.schedule);
   OrderedJson json{{"name", report.name},
-                   {"stages", chunks ? report.schedule.size() : report.schedule.stages()},
+                   {"ranks", report.schedule.size()},
+                   {"stages", report.schedule.stages()},
                    {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},
                    {"copies", report.schedule.copies()},
                    {"micro_batches", report.schedule.micro_batches},

@@ -117,7 +117,8 @@ std::string search_json(const SearchResult& result, const ScheduleReport& best) 
   for (const WeighedSchedule& w : result.schedules) {
     const std::optional<double> to_bound = gap(w, result.bound);
     all.push_back({{"name", w.name},
-                   {"stages", w.shape.ranks},
+                   {"ranks", w.shape.ranks},
+                   {"stages", w.schedule.stages()},
                    {"chunks", w.shape.chunks},
                    {"micro_batches", w.shape.micro_batches},
                    {"makespan", w.makespan},

@@ -7,7 +7,7 @@
 #include "experiments/data/dataset.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/experiment.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "experiments/training/trainer.h"
 #include "parallel/transports/processes/job.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "experiments/training/evaluation/evaluated_set.h"
-#include "experiments/training/layout/step_bytes.h"
 #include "experiments/training/measurements/step_history.h"
 #include "experiments/training/measurements/step_seconds.h"
+#include "experiments/training/planning/step_bytes.h"
 #include "framework/kernels/convolution.h"
 #include "framework/tensors/memory.h"
 #include "parallel/communicator/tracer.h"

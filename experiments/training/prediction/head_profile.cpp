@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "experiments/training/layout/model_layout.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/model_layout.h"
+#include "experiments/training/planning/run_plan.h"
 #include "experiments/training/prediction/profiled_steps.h"
 #include "experiments/training/span_names.h"
 

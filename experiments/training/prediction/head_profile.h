@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "experiments/training/layout/planned_head.h"
+#include "experiments/training/planning/planned_head.h"
 
 namespace heddle {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/planning/model_layout.h"
 
 namespace heddle {
 

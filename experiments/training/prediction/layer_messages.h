@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "layers/planner/placement_report.h"
 
 namespace heddle {

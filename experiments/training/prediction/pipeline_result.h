@@ -2,8 +2,8 @@
 #pragma once
 
 #include "experiments/training/experiment.h"
-#include "experiments/training/layout/run_plan.h"
 #include "experiments/training/measurements/result.h"
+#include "experiments/training/planning/run_plan.h"
 
 namespace heddle {
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <set>
 
-#include "experiments/training/layout/model_layout.h"
-#include "experiments/training/layout/planned_head.h"
-#include "experiments/training/layout/step_bytes.h"
+#include "experiments/training/planning/model_layout.h"
+#include "experiments/training/planning/planned_head.h"
+#include "experiments/training/planning/step_bytes.h"
 #include "experiments/training/prediction/bucket_sums.h"
 #include "experiments/training/prediction/stepped_elements.h"
 #include "layers/stages/stage_cut.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "experiments/training/prediction/span_samples.h"
 #include "parallel/rank.h"
 

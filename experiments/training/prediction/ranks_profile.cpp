@@ -6,7 +6,7 @@
 #include <set>
 #include <span>
 
-#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/planning/model_layout.h"
 #include "experiments/training/prediction/profiled_steps.h"
 #include "experiments/training/prediction/stepped_elements.h"
 #include "experiments/training/span_names.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/planning/model_layout.h"
 #include "experiments/training/prediction/profiled_steps.h"
 #include "experiments/training/prediction/ranks_profile.h"
 #include "experiments/training/prediction/span_samples.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "experiments/training/prediction/head_profile.h"
 #include "parallel/pipeline/simulation.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "experiments/training/experiment.h"
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "experiments/training/prediction/layer_messages.h"
 
 namespace heddle {

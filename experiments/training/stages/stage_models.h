@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "layers/model.h"
 
 namespace heddle {

@@ -45,7 +45,7 @@ std::vector<int> numbers_of_micro_batches(const SearchSpace& space) {
 void check_size(const SearchSpace& space) {
   constexpr int max_cells_weighed = 1 << 18;
   if (space.ranks < 1 || space.micro_batches < 1)
-    fail<InputError>("search: expected at least 1 stage and 1 micro-batch, got {} and {}", space.ranks,
+    fail<InputError>("search: expected at least 1 rank and 1 micro-batch, got {} and {}", space.ranks,
                      space.micro_batches);
   const double chunks = space.max_chunks;
   double cells = 0;
@@ -53,7 +53,7 @@ void check_size(const SearchSpace& space) {
     cells += space.ranks * chunks * (chunks + 1) / 2 * micro_batches;
   if (cells > max_cells_weighed)
     fail<InputError>(
-        "search: expected at most {} cells to try in all, got {:.0f} of {} stages, up to {} micro-batches and up to {} "
+        "search: expected at most {} cells to try in all, got {:.0f} of {} ranks, up to {} micro-batches and up to {} "
         "chunks",
         max_cells_weighed, cells, space.ranks, std::max(space.micro_batches, space.max_micro_batches),
         space.max_chunks);

@@ -136,7 +136,7 @@ TEST_CASE("lists of people have LFW's formats or plain names, and must be consis
   CHECK(plain[0].name == "0002");
   CHECK(plain[2].name == "0010");
   CHECK(plain[2].line == 4);
-  CHECK(plain[2].images == -1);
+  CHECK(!plain[2].images);
   files.write("people.txt", "2\n1\nAnn\t3\n2\nBo\t1\nCy\t2\n");
   const auto folds = read_people(files.path("people.txt"));
   REQUIRE(folds.size() == 3);

@@ -136,6 +136,7 @@ TEST_CASE(
   CHECK(dense.find("   3  ff.FBBFBB.bbf.bb") != std::string::npos);
   const Json json = Json::parse(printed_by("schedule dualpipe --stages 4 --micro-batches 8 --json"));
   CHECK(json["copies"] == 2);
+  CHECK(json["ranks"] == 4);
   CHECK(json["stages"] == 4);
   CHECK(json["chunks"] == 1);
   CHECK(json["peak_activations"] == Json::array({5, 5, 5, 5}));
@@ -175,6 +176,7 @@ TEST_CASE("the SVG of a very large schedule is cut, and says so") {
 TEST_CASE("--json has the figures under stable keys") {
   const Json json = Json::parse(printed_by("schedule 1f1b --stages 4 --micro-batches 8 --json"));
   CHECK(json["name"] == "1f1b");
+  CHECK(json["ranks"] == 4);
   CHECK(json["stages"] == 4);
   CHECK(json["chunks"] == 1);
   CHECK(json["micro_batches"] == 8);
@@ -183,6 +185,10 @@ TEST_CASE("--json has the figures under stable keys") {
   CHECK(json["idle_fraction"].get<double>() == close_to(3.0 / 11));
   CHECK(json["peak_activations"] == std::vector<double>{4, 3, 2, 1});
   CHECK(json["peak_weight_inputs"] == std::vector<double>{0, 0, 0, 0});
+  const Json of_two_chunks = Json::parse(printed_by("schedule zb_v --stages 4 --micro-batches 8 --json"));
+  CHECK(of_two_chunks["ranks"] == 4);
+  CHECK(of_two_chunks["stages"] == 8);
+  CHECK(of_two_chunks["chunks"] == 2);
 }
 
 TEST_CASE("costs are forward, input part, weight part and a transfer's") {
@@ -231,6 +237,7 @@ TEST_CASE("a file whose ranks have unequal numbers of stages is reported with it
   std::ofstream(file) << "0F0,,,2F0,2B0,,,0B0\n,1F0,,,,,1B0\n";
   CHECK(printed_by("schedule --file " + file).starts_with(file + ": 2 ranks, 1 micro-batch, 3 stages\n"));
   const Json json = Json::parse(printed_by("schedule --file " + file + " --json"));
+  CHECK(json["ranks"] == 2);
   CHECK(json["stages"] == 3);
   CHECK(json["chunks"].is_null());
 }
@@ -328,7 +335,11 @@ TEST_CASE("--search --json has the best one's figures, and those of all") {
   const Json& weighed = json["weighed"];
   REQUIRE(weighed.size() > 20);
   CHECK(json["name"] == weighed[0]["name"]);
-  CHECK(json["makespan"] == weighed[0]["makespan"]);
+  for (const char* key : {"ranks", "stages", "chunks", "micro_batches", "makespan"}) {
+    CAPTURE(key);
+    CHECK(json[key] == weighed[0][key]);
+  }
+  CHECK(json["ranks"] == 4);
   CHECK(weighed[0]["fits"] == true);
   CHECK(weighed[weighed.size() - 1]["fits"] == false);
   CHECK(weighed[weighed.size() - 1]["gap"].is_null());
@@ -364,7 +375,7 @@ TEST_CASE("wrong searches print the expected value and exit with 2") {
   CHECK(refused_by("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
         "heddle: schedule: --search does not take --recompute\n");
   CHECK(refused_by("schedule --search --stages 1024 --micro-batches 1024") ==
-        "heddle: search: expected at most 262144 cells to try in all, got 10485760 of 1024 stages, up to 1024 "
+        "heddle: search: expected at most 262144 cells to try in all, got 10485760 of 1024 ranks, up to 1024 "
         "micro-batches and up to 4 chunks\n");
 }
 

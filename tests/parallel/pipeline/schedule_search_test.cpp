@@ -217,12 +217,12 @@ TEST_CASE("one rank, one micro-batch and costs of zero are searched, too") {
   CHECK(search_schedules(space(1, 1)).schedules.front().makespan == 3);
   const StageCosts nothing{.forward = 0, .backward_input = 0, .backward_weight = 0};
   CHECK(search_schedules(space(2, 2, nothing)).schedules.front().makespan == 0);
-  CHECK_THROWS_WITH_AS(search_schedules(space(0, 1)),
-                       "search: expected at least 1 stage and 1 micro-batch, got 0 and 1", InputError);
+  CHECK_THROWS_WITH_AS(search_schedules(space(0, 1)), "search: expected at least 1 rank and 1 micro-batch, got 0 and 1",
+                       InputError);
   SearchSpace deep = space(16, 64);
   deep.max_chunks = 64;
   CHECK_THROWS_WITH_AS(search_schedules(deep),
-                       "search: expected at most 262144 cells to try in all, got 3727360 of 16 stages, up to 64 "
+                       "search: expected at most 262144 cells to try in all, got 3727360 of 16 ranks, up to 64 "
                        "micro-batches and up to 64 chunks",
                        InputError);
 }

@@ -1,6 +1,7 @@
 // The named schedules as lists, which are their pictures.
 #include "parallel/pipeline/schedules.h"
 
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -187,6 +188,20 @@ TEST_CASE("schedule: a shape is accepted if and only if its schedule can be made
           refused += error.empty() ? 0 : 1;
         }
   CHECK(refused > 0);
+}
+
+TEST_CASE("schedule: the default number of chunks is one that the schedule takes, also of an extension's") {
+  for (const ScheduleType& type : schedule_types())
+    CHECK_NOTHROW(check_shape(type.name, {.ranks = 4, .micro_batches = 8, .chunks = default_chunks(type.name)}));
+  const auto of = [](int min_chunks, std::optional<int> max_chunks) {
+    return default_chunks({"own", "", looped_bfs, min_chunks, max_chunks});
+  };
+  CHECK(of(1, 1) == 1);
+  CHECK(of(1, 4) == 2);
+  CHECK(of(1, {}) == 2);
+  CHECK(of(3, 3) == 3);
+  CHECK(of(3, 5) == 3);
+  CHECK(of(3, {}) == 3);
 }
 
 TEST_CASE("schedule: an impossible shape of a schedule is an error") {

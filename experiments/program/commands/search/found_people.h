@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/search/gallery.h"
+#include "experiments/face_search/gallery.h"
 #include "framework/files/atomic_file.h"
 
 namespace heddle {

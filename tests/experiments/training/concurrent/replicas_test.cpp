@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "experiments/training/run.h"
 #include "framework/error.h"
 #include "parallel/world.h"

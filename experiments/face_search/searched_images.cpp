@@ -1,4 +1,4 @@
-#include "experiments/search/searched_images.h"
+#include "experiments/face_search/searched_images.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "experiments/search/far_threshold.h"
+#include "experiments/face_search/far_threshold.h"
 
 #include <algorithm>
 #include <cmath>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "experiments/export/npy.h"
-#include "experiments/search/name_list.h"
+#include "experiments/face_search/name_list.h"
 
 namespace heddle {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/search/searched_images.h"
+#include "experiments/face_search/searched_images.h"
 
 namespace heddle {
 

@@ -1,8 +1,8 @@
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 
 #include <algorithm>
 
-#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/planning/model_layout.h"
 #include "framework/description/text.h"
 #include "framework/files/atomic_file.h"
 #include "parallel/pipeline/schedule_csv.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "experiments/training/layout/run_plan.h"
+#include "experiments/training/planning/run_plan.h"
 #include "layers/planner/placement_report.h"
 
 namespace heddle {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "experiments/search/gallery.h"
+#include "experiments/face_search/gallery.h"
 
 namespace heddle {
 

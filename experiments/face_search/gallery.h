@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "experiments/search/people.h"
+#include "experiments/face_search/people.h"
 #include "experiments/training/evaluation/protocol/nearest.h"
 
 namespace heddle {

@@ -1,4 +1,4 @@
-#include "experiments/training/layout/planned_head.h"
+#include "experiments/training/planning/planned_head.h"
 
 #include <algorithm>
 

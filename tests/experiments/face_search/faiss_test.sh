@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares the neighbours that `heddle search` finds with those of FAISS. It needs Python's venv and packages of PyPI.
 #
-#   tests/experiments/search/faiss_test.sh [PYTHON]    a Python that has numpy and faiss-cpu
+#   tests/experiments/face_search/faiss_test.sh [PYTHON]    a Python that has numpy and faiss-cpu
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
@@ -11,4 +11,4 @@ trap 'rm -rf "$work"' EXIT
 source tests/support/python.sh
 choose_python "${1-}" numpy faiss-cpu
 ./heddle --version >/dev/null || exit 1
-"$python" tests/experiments/search/faiss_test.py "$work"
+"$python" tests/experiments/face_search/faiss_test.py "$work"

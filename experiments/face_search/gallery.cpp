@@ -1,4 +1,4 @@
-#include "experiments/search/gallery.h"
+#include "experiments/face_search/gallery.h"
 
 #include <algorithm>
 #include <cmath>

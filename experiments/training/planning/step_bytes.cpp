@@ -1,9 +1,9 @@
-#include "experiments/training/layout/step_bytes.h"
+#include "experiments/training/planning/step_bytes.h"
 
 #include <numeric>
 
-#include "experiments/training/layout/model_layout.h"
-#include "experiments/training/layout/planned_head.h"
+#include "experiments/training/planning/model_layout.h"
+#include "experiments/training/planning/planned_head.h"
 #include "layers/head/class_sample.h"
 #include "layers/stages/stage_cut.h"
 

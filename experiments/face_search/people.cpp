@@ -1,4 +1,4 @@
-#include "experiments/search/people.h"
+#include "experiments/face_search/people.h"
 
 #include <unordered_map>
 

@@ -1,9 +1,9 @@
-#include "experiments/training/layout/model_layout.h"
+#include "experiments/training/planning/model_layout.h"
 
 #include <algorithm>
 #include <set>
 
-#include "experiments/training/layout/planned_head.h"
+#include "experiments/training/planning/planned_head.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/dependencies.h"
 

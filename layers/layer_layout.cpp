@@ -1,4 +1,4 @@
-#include "layers/layout.h"
+#include "layers/layer_layout.h"
 
 #include <algorithm>
 
