@@ -29,7 +29,7 @@ struct WeighedLayout {
   int changes = 0;  // the number of options in which it differs from the experiment
   bool is_planned() const { return figures.peak.has_value(); }
   /// What layouts are compared by: the seconds, as a float because sums in another order differ in later digits, and
-  /// the share of the memory.
+  /// RankBudgets::fullness: the share of the budget or, where no rank has one, the bytes.
   std::pair<double, double> cost() const { return {static_cast<float>(figures.seconds), figures.fullness}; }
 };
 

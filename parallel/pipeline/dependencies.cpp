@@ -118,7 +118,8 @@ class Walker {
     return std::nullopt;
   }
 
-  /// The message of a stage to its neighbour, as the action that receives it.
+  /// The action that hands a stage's result to its neighbour: the send if the lists have messages between their ranks,
+  /// else the computation.
   Action from(int stage, int neighbour, ActionKind kind, int micro_batch) const {
     if (added_.messages && schedule_.rank_at(stage, micro_batch) != schedule_.rank_at(neighbour, micro_batch)) {
       kind = kind == ActionKind::forward ? ActionKind::send_forward : ActionKind::send_backward;

@@ -2,9 +2,9 @@
 // variables.
 //
 // Activations and gradients are sent from stage to stage as messages. A send is started without waiting. It is waited
-// for one computing action after the time at which the receiver would use it if all actions took equally long. A slow
-// receiver therefore does not delay the sender's next micro-batch, the number of messages in flight is bounded, and
-// memory does not depend on timing.
+// for one computing action after the time at which the receiver would use it if F, I, W and R took one unit each, B two
+// and the loss none. A slow receiver therefore does not delay the sender's next micro-batch, the number of messages in
+// flight is bounded, and memory does not depend on timing.
 //
 // O moves to the host's memory all activations that the graph of a micro-batch keeps, except the outputs of the stage,
 // which are still being sent. They leave the rank's memory, and L allocates them there again, where O and L stand in

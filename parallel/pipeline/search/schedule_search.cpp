@@ -41,7 +41,7 @@ std::vector<int> numbers_of_micro_batches(const SearchSpace& space) {
   return numbers;
 }
 
-/// About a minute, at about 10,000 cells per second.
+/// About half a minute, at about 10,000 cells per second.
 void check_size(const SearchSpace& space) {
   constexpr int max_cells_weighed = 1 << 18;
   if (space.ranks < 1 || space.micro_batches < 1)

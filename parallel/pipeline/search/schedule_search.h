@@ -56,8 +56,8 @@ struct SearchResult {
   bool is_interrupted = false;
 };
 
-/// InputError if there are no ranks or micro-batches, or more of them and of chunks than can be searched in about a
-/// minute. A search that `goes_on` never ends gives the same result on every machine.
+/// InputError if there are no ranks or micro-batches, or more of them and of chunks than can be searched in about half
+/// a minute. A search that `goes_on` never ends gives the same result on every machine.
 SearchResult search_schedules(const SearchSpace& space, const SearchGoesOn& goes_on = {});
 
 /// The costs with which a schedule of the space is simulated.

@@ -39,7 +39,7 @@ const WeighedSchedule& best(const std::vector<WeighedSchedule>& weighed, bool is
                        [&](const WeighedSchedule& w) { return w.is_named == is_named; });
 }
 
-/// The costs of every stage: forward, and backward.
+/// Whether each stage's F, and its backwards, are in the order of the micro-batches.
 bool visits_in_order(const Schedule& schedule) {
   std::vector<int> forward(schedule.rank_of.size());
   std::vector<int> backward(schedule.rank_of.size());
