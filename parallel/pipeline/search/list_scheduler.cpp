@@ -148,7 +148,7 @@ class ListScheduler {
   void give(const Choice& choice, int micro_batch, double end) {
     const bool is_forward = choice.kind == ActionKind::forward;
     if (is_forward && choice.stage == last_stage()) {
-      stages_[at(choice.stage)].gradient_there[at(micro_batch)] = end + costs_[at(choice.stage)].loss;
+      stages_[at(choice.stage)].gradient_there[at(micro_batch)] = end;
     } else if (const int to = is_forward ? choice.stage + 1 : choice.stage - 1; to >= 0) {
       std::vector<double>& there = is_forward ? stages_[at(to)].input_there : stages_[at(to)].gradient_there;
       there[at(micro_batch)] = end + (rank_with(to) == rank_with(choice.stage) ? 0 : transfer_);
