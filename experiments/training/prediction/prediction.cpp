@@ -70,10 +70,10 @@ class Prediction {
       // A replicated head's gradient is summed before the overflow check, the other heads step their weights after it.
       const bool is_replicated = heads_are_replicated();
       const BucketSums sums = sums_of(rank, timed.back());
-      check_begin = std::max(check_begin, std::max(timed.back().end + sums.copying(), sums.end()) +
+      check_begin = std::max(check_begin, std::max(timed.back().end + sums.copy_seconds(), sums.end()) +
                                               (is_replicated ? head_weight_seconds(rank) : 0));
       // The new weights are gathered in as much time as the gradients are summed.
-      const double gathers = shards_optimizer() ? sums.seconds() + sums.copying() : 0;
+      const double gathers = shards_optimizer() ? sums.message_seconds() + sums.copy_seconds() : 0;
       const double updates = update_seconds(rank) + gathers + (is_replicated ? 0 : head_weight_seconds(rank));
       // A rank whose first action comes later in the next step has updated its weights by then, at least in part.
       max_late_update = std::max(max_late_update, updates - timed.front().begin);
@@ -121,7 +121,7 @@ class Prediction {
   /// computing, those of its other stages when it begins.
   BucketSums sums_of(int rank, const TimedAction& last) const {
     BucketSums sums(experiment_.links, shards_optimizer() ? Operation::reduce_scatter : Operation::all_reduce,
-                    experiment_.train.bucket_bytes, copy_seconds(), [&](AxisSet axes) {
+                    experiment_.train.bucket_bytes, copy_seconds_per_byte(), [&](AxisSet axes) {
                       return spread_of(experiment_.links, mesh_.ranks_over(axes, world_rank(rank)));
                     });
     if (!experiment_.is_virtual_time() || experiment_.train.forward_only) return sums;
@@ -145,7 +145,7 @@ class Prediction {
     return sums;
   }
   /// A copied byte is read and written.
-  double copy_seconds() const {
+  double copy_seconds_per_byte() const {
     return profile_.is_of_ranks ? 0 : profile_.optimizer / trained_elements_ * 2 / options_.update_bytes();
   }
   bool shards_optimizer() const { return experiment_.train.shard == ShardedState::optimizer; }
