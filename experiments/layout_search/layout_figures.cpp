@@ -226,7 +226,7 @@ LayoutFigures LayoutEstimator::figures_of(const Experiment& experiment, const Pl
   return figures;
 }
 
-double bound_seconds(const Experiment& experiment, int ranks) {
+double min_step_seconds(const Experiment& experiment, int ranks) {
   Experiment serial = experiment;
   serial.mesh = {};
   serial.memory_budget = 0;

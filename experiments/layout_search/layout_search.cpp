@@ -50,7 +50,7 @@ class Search {
 
   LayoutSearchResult run() {
     result_.considered = space_.size();
-    result_.bound = bound_seconds(written_, options_.ranks);
+    result_.bound = min_step_seconds(written_, options_.ranks);
     result_.norm_groups = space_.fixed_norm_groups();
     weigh_written();
     if (!plan_all()) {

@@ -68,7 +68,7 @@ struct LayoutSearchResult {
   std::vector<LayoutChange> changes{};
   /// The layout with the smallest peak memory, planned if any is.
   WeighedLayout smallest{};
-  double bound = 0;  // bound_seconds
+  double bound = 0;  // min_step_seconds
   /// The parts of the batch that batch norms normalise, if the search had to keep their number.
   std::optional<std::int64_t> norm_groups{};
   std::size_t considered = 0;  // layouts in the space

@@ -40,7 +40,7 @@ Exhaustive planned_all(const Experiment& experiment, int ranks) {
     ++found.count;
     try {
       const LayoutFigures figures = planner.plan(space.experiment(layout));
-      CHECK(bound_seconds(experiment, ranks) <= figures.seconds);
+      CHECK(min_step_seconds(experiment, ranks) <= figures.seconds);
       found.bytes = std::min(found.bytes, figures.bytes);
       if (experiment.min_budget(ranks) == 0 || figures.fullness <= 1)
         found.seconds = std::min(found.seconds, figures.seconds);
