@@ -125,7 +125,7 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
 StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
                                          const StageLoads& loads) {
   const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
-  const bool offloads = has_transfers(plan.training->schedule);
+  const bool offloads = has_offload(plan.training->schedule);
   StageProfile profile;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     StageCosts costs{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};

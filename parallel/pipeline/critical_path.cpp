@@ -42,7 +42,7 @@ class StepTimes {
   /// Adds the time of a step and its messages.
   void add(const CriticalStep& step, TimeByCost& time) const {
     add(step.rank, schedule_.ranks[index_of(step.rank)][index_of(step.index)], time);
-    for (const Action& message : step.messages) time_of(time, CostKind::transfer) += transfer(message).occupies;
+    for (const Action& message : step.messages) time_of(time, CostKind::transfer) += transfer(message).occupancy;
     if (!step.messages.empty()) time_of(time, CostKind::transfer) += transfer(step.messages.back()).latency;
   }
 
@@ -52,8 +52,8 @@ class StepTimes {
       for (const Action& action : schedule_.ranks[index_of(rank)]) {
         add(rank, action, time);
         if (receiver_stage(schedule_, action) < 0) continue;
-        const auto [latency, occupies] = transfer(action);
-        time_of(time, CostKind::transfer) += latency + occupies;
+        const auto [latency, occupancy] = transfer(action);
+        time_of(time, CostKind::transfer) += latency + occupancy;
       }
     return time;
   }
@@ -152,7 +152,7 @@ class PathFinder {
       if (to < 0 || schedule_.rank_at(to, sent.micro_batch) != step.rank) continue;
       index = other;
       step.messages.push_back(list[index_of(index)]);
-      link_begin -= times_.transfer(list[index_of(index)]).occupies;
+      link_begin -= times_.transfer(list[index_of(index)]).occupancy;
       if (link_begin <= sent_at(sender, index) + tolerance_) break;
     }
     std::reverse(step.messages.begin(), step.messages.end());
@@ -189,8 +189,8 @@ SimulationCosts with_scaled(const SimulationCosts& costs, CostKind kind, double 
   }
   if (kind == CostKind::transfer && costs.transfer)
     result.transfer = [transfer = costs.transfer, factor](int from_stage, int to_stage) {
-      const auto [latency, occupies] = transfer(from_stage, to_stage);
-      return TransferCosts{.latency = factor * latency, .occupies = factor * occupies};
+      const auto [latency, occupancy] = transfer(from_stage, to_stage);
+      return TransferCosts{.latency = factor * latency, .occupancy = factor * occupancy};
     };
   return result;
 }

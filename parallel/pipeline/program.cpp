@@ -12,7 +12,7 @@ namespace {
 
 /// Whether an action counts where sends are waited for. The parts of a loss take no time here.
 bool counts_for_waits(ActionKind kind) {
-  return !is_message(kind) && !is_transfer(kind) && !is_part_of_loss(kind);
+  return !is_message(kind) && !is_offload_or_load(kind) && !is_part_of_loss(kind);
 }
 
 /// When each rank's computing actions begin if F, I, W and R take one unit, B two and H none.

@@ -30,9 +30,10 @@ bool is_forward_only(const Schedule& schedule) {
   });
 }
 
-bool has_transfers(const Schedule& schedule) {
+bool has_offload(const Schedule& schedule) {
   return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const std::vector<Action>& actions) {
-    return std::any_of(actions.begin(), actions.end(), [](const Action& action) { return is_transfer(action.kind); });
+    return std::any_of(actions.begin(), actions.end(),
+                       [](const Action& action) { return is_offload_or_load(action.kind); });
   });
 }
 

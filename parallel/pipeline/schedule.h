@@ -67,7 +67,7 @@ constexpr bool is_part_of_loss(ActionKind kind) {
 }
 
 /// Whether it moves activations between the rank's memory and the host's, while the rank computes.
-constexpr bool is_transfer(ActionKind kind) {
+constexpr bool is_offload_or_load(ActionKind kind) {
   return kind == ActionKind::offload || kind == ActionKind::load;
 }
 
@@ -136,7 +136,7 @@ Schedule empty_schedule_of_two_copies(int micro_batches, std::vector<int> rank_o
 bool is_forward_only(const Schedule& schedule);
 
 /// Whether the schedule has an O or L.
-bool has_transfers(const Schedule& schedule);
+bool has_offload(const Schedule& schedule);
 
 /// Puts stage s on rank s mod `ranks`, in `chunks` loops over the ranks; one chunk is one stage per rank.
 std::vector<int> looped_stages(int ranks, int chunks);

@@ -22,7 +22,7 @@ bool is_computing(ActionKind kind) {
 }
 
 bool is_written(ActionKind kind) {
-  return is_computing(kind) || is_transfer(kind);
+  return is_computing(kind) || is_offload_or_load(kind);
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -21,8 +21,8 @@ constexpr const char* input_name = "schedule";
 /// What a rank keeps for the backward, and its peaks.
 class Held {
  public:
-  /// Notes a transfer, which begins no earlier than the one before it has ended.
-  void transfer(const TimedAction& timed, double activations) {
+  /// Notes an O or L, which begins no earlier than the one before it has ended.
+  void add_moves(const TimedAction& timed, double activations) {
     if (timed.action.kind == ActionKind::offload) {
       moves_.push_back({timed.begin, 0, activations});
       moves_.push_back({timed.end, -activations, 0});
@@ -31,7 +31,7 @@ class Held {
       moves_.push_back({timed.end, 0, -activations});
     }
   }
-  /// Carries out what transfers have moved before a time, or until it.
+  /// Carries out what O and L have moved before a time, or until it.
   void move_before(double time) {
     while (!moves_.empty() && moves_.front().time < time) move();
   }
@@ -155,14 +155,14 @@ class Simulator {
     for (const Action& action : list) {
       has_loss = has_loss || action.kind == ActionKind::loss;
       if (action.kind == ActionKind::recompute) is_recomputed_[cell(action)] = true;
-      if (is_transfer(action.kind)) prepare_transfers();
+      if (is_offload_or_load(action.kind)) prepare_host_links();
     }
     if (!has_loss || !loss_is_collective()) return;
     loss_ranks_.push_back(rank);
     slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
   }
 
-  void prepare_transfers() {
+  void prepare_host_links() {
     if (!loaded_.empty()) return;
     loaded_.resize(input_there_.size());
     host_link_free_.resize(free_.size());
@@ -174,7 +174,7 @@ class Simulator {
   void execute(int rank, int first, int end) {
     const std::span<const Action> actions(schedule_.ranks[at(rank)].data() + first, at(end - first));
     if (is_message(actions.front().kind)) return pass_message(rank, actions.front());
-    if (is_transfer(actions.front().kind)) return transfer(rank, actions.front());
+    if (is_offload_or_load(actions.front().kind)) return offload_or_load(rank, actions.front());
     if (costs_.overlap > 0) {
       compute_together(rank, actions);
     } else {
@@ -184,14 +184,14 @@ class Simulator {
   }
 
   /// Puts an O or L on the rank's link to the host, which carries it when it is free; the rank goes on.
-  void transfer(int rank, const Action& action) {
+  void offload_or_load(int rank, const Action& action) {
     const StageCosts& costs = costs_of(action.stage);
     const double begin = std::max(free_[at(rank)], host_link_free_[at(rank)]);
     const double end = begin + costs.offload;
     host_link_free_[at(rank)] = end;
     if (action.kind == ActionKind::load) loaded_[cell(action)] = end;
     timeline_.host_links[at(rank)].push_back({action, begin, end});
-    held_[at(rank)].transfer(timeline_.host_links[at(rank)].back(), costs.activations);
+    held_[at(rank)].add_moves(timeline_.host_links[at(rank)].back(), costs.activations);
   }
 
   void compute_together(int rank, std::span<const Action> actions) {
@@ -300,7 +300,7 @@ class Simulator {
     const TransferCosts transfer = costs_.transfer ? costs_.transfer(from_stage, to_stage) : TransferCosts{};
     const std::vector<std::size_t>& links = from_stage < to_stage ? links_up_ : links_down_;
     double& link_free = link_free_[links[schedule_.stage_index(from_stage, micro_batch)]];
-    link_free = std::max(link_free, posted) + transfer.occupies;
+    link_free = std::max(link_free, posted) + transfer.occupancy;
     arrival(from_stage, to_stage, micro_batch) = link_free + transfer.latency;
   }
 

@@ -30,10 +30,10 @@ struct StageCosts {
   double input = 0;
 };
 
-/// A message between neighbouring stages: its link is busy for `occupies`, and it arrives `latency` after that.
+/// A message between neighbouring stages: its link is busy for `occupancy`, and it arrives `latency` after that.
 struct TransferCosts {
   double latency = 0;
-  double occupies = 0;
+  double occupancy = 0;
 };
 
 /// How long the messages of a loss in parts take.

@@ -123,7 +123,7 @@ ScheduleReport report_of(const ScheduleCommand& command, std::string name, Sched
       CriticalPathReport{critical_path(report.schedule, costs, report.simulation.timeline),
                          cost_effects(report.schedule, costs),
                          {stages * stage.forward, stages * stage.backward_input, stages * stage.backward_weight,
-                          stages * stage.recompute, transfer.latency + transfer.occupies}};
+                          stages * stage.recompute, transfer.latency + transfer.occupancy}};
   return report;
 }
 
@@ -135,7 +135,7 @@ double checked_cost(std::string_view option, double cost) {
 double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule) {
   if (!command.offload_cost) return 0;
   const double cost = checked_cost("--offload-cost", *command.offload_cost);
-  if (!has_transfers(schedule))
+  if (!has_offload(schedule))
     fail<InputError>("--offload-cost: the schedule offloads nothing{}", command.offload == Offload::never
                                                                             ? " (--offload half or all adds O and L)"
                                                                             : ": every micro-batch is needed too soon");
@@ -144,7 +144,7 @@ double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule)
 
 /// Says why --offload has no effect, if it has none.
 void note_that_nothing_is_offloaded(const ScheduleCommand& command, const Schedule& schedule, const Console& console) {
-  if (command.offload == Offload::never || has_transfers(schedule)) return;
+  if (command.offload == Offload::never || has_offload(schedule)) return;
   console.err << fmt::format("--offload {}: nothing is offloaded: every micro-batch{} is needed too soon\n",
                              name_of(command.offload), command.offload == Offload::half ? " that it chooses" : "");
 }

@@ -67,9 +67,8 @@ std::string schedule_figures(const ScheduleReport& report) {
          fmt::format("{:<20}{}\n", "peak weight inputs", by_rank(simulation.peak_weight_inputs)) +
          (report.schedule.copies() > 1 ? fmt::format("{:<20}twice those of one copy, on every rank\n", "parameters")
                                        : "") +
-         (has_transfers(report.schedule)
-              ? fmt::format("{:<20}{}\n", "peak offloaded", by_rank(simulation.peak_offloaded))
-              : "") +
+         (has_offload(report.schedule) ? fmt::format("{:<20}{}\n", "peak offloaded", by_rank(simulation.peak_offloaded))
+                                       : "") +
          "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n" +
          (report.critical ? "\n" + critical_path_table(*report.critical) : "");
 }

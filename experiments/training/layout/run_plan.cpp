@@ -80,7 +80,7 @@ Schedule schedule_of(const Experiment& experiment) {
   const LossRanks loss =
       experiment.head.is_everywhere() ? loss_ranks_of(experiment.pipeline.head_work) : LossRanks::last_stage;
   schedule = with_recompute(std::move(schedule), experiment.pipeline.recompute);
-  if (has_transfers(schedule)) check(schedule, experiment.pipeline.file);  // what is recomputed cannot be offloaded
+  if (has_offload(schedule)) check(schedule, experiment.pipeline.file);  // what is recomputed cannot be offloaded
   schedule = with_offload(std::move(schedule), experiment.pipeline.offload);
   return with_communication(with_loss(std::move(schedule), loss), experiment.pipeline.receives);
 }

@@ -258,7 +258,7 @@ class Prediction {
       const CrossingBytes& bytes = out_of[static_cast<std::size_t>(std::min(from, to))];
       return TransferCosts{
           .latency = link.latency,
-          .occupies = static_cast<double>(from < to ? bytes.forward : bytes.backward) / link.bandwidth};
+          .occupancy = static_cast<double>(from < to ? bytes.forward : bytes.backward) / link.bandwidth};
     };
   }
 

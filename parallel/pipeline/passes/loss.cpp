@@ -61,7 +61,7 @@ UnitTimes unit_times(const Schedule& schedule) {
         begin = std::max(begin, backward[cell(action.stage + 1, action.micro_batch)]);
       }
     }
-    const bool computes = !is_transfer(list[static_cast<std::size_t>(first)].kind);
+    const bool computes = !is_offload_or_load(list[static_cast<std::size_t>(first)].kind);
     const std::int64_t done = begin + (computes ? end - first : 0);
     for (int i = first; i < end; ++i) {
       const Action& action = list[static_cast<std::size_t>(i)];

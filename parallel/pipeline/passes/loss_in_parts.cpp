@@ -83,7 +83,7 @@ class PartsInTime {
 
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   static double duration(const Action& action) {
-    if (is_transfer(action.kind)) return 0;
+    if (is_offload_or_load(action.kind)) return 0;
     return action.kind == ActionKind::backward ? 2 : 1;
   }
   std::size_t cell(const Action& action) const { return at(action.stage) * stride_ + at(action.micro_batch); }

@@ -17,7 +17,7 @@ namespace {
 void check_can_offload(const Schedule& schedule) {
   if (is_forward_only(schedule))
     fail<InputError>("offload: expected a schedule with backward: one of forward passes keeps no activations");
-  if (has_transfers(schedule)) fail<InputError>("offload: expected a schedule without O and L of its own");
+  if (has_offload(schedule)) fail<InputError>("offload: expected a schedule without O and L of its own");
   for (const std::vector<Action>& list : schedule.ranks)
     if (std::any_of(list.begin(), list.end(), [](const Action& a) { return a.kind == ActionKind::recompute; }))
       fail<InputError>("offload: expected a schedule without recomputation, which keeps no activations");
@@ -71,8 +71,8 @@ int units(const std::vector<Action>& list, int first, int end) {
 /// The time that an L has at least, unless it is the first. The time of F, I and W would do for k = 1, but hold more.
 constexpr int min_lead = 2;
 
-std::vector<Action> with_transfers(const Schedule& schedule, const std::vector<Action>& list,
-                                   const std::vector<int>& shares) {
+std::vector<Action> list_with_offload(const Schedule& schedule, const std::vector<Action>& list,
+                                      const std::vector<int>& shares) {
   const std::vector<int> begins = groups_of(list);
   const auto groups = begins.size();
   const auto group = [&](std::size_t index) {
@@ -118,7 +118,7 @@ Schedule with_offload(Schedule schedule, Offload mode) {
   if (mode == Offload::never) return schedule;
   check_can_offload(schedule);
   const std::vector<int> shares = shares_of_stages(schedule, mode);
-  for (std::vector<Action>& list : schedule.ranks) list = with_transfers(schedule, list, shares);
+  for (std::vector<Action>& list : schedule.ranks) list = list_with_offload(schedule, list, shares);
   return schedule;
 }
 

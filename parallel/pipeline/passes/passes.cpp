@@ -93,7 +93,7 @@ Schedule with_communication(Schedule schedule, Receives receives) {
     ranks.push_back(rewritten(list, [&](int first, int end, std::vector<Action>& result) {
       receive_for(first, end, result);
       const auto next =
-          std::find_if(list.begin() + end, list.end(), [](const Action& a) { return !is_transfer(a.kind); });
+          std::find_if(list.begin() + end, list.end(), [](const Action& a) { return !is_offload_or_load(a.kind); });
       if (receives == Receives::early && next != list.end()) {
         const auto begin = static_cast<int>(next - list.begin());
         receive_for(begin, end_of_overlap(list, begin), result);

@@ -214,7 +214,7 @@ void BlockScheduler::give(int from_rank, int to_stage, int micro_batch, double e
     return;
   }
   double& link_free = link_free_[at_index(from_rank) * ranks_.size() + at_index(to_rank)];
-  link_free = std::max(link_free, end) + problem_.transfer.occupies;
+  link_free = std::max(link_free, end) + problem_.transfer.occupancy;
   arrivals[cell(to_stage, micro_batch)] = link_free + problem_.transfer.latency;
   choices_[at_index(to_rank)] = choose(to_rank);
 }

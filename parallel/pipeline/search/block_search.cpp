@@ -49,7 +49,7 @@ double BlockSearch::step(int from_stage, int to_stage, int down, int up, int tur
   const int to = problem_.rank_of[at_index(to_stage)];
   if (from == to) return turn * slot_;
   const double steps = (to > from ? down : up) * slot_;
-  return with_transfer ? steps + problem_.transfer.latency + problem_.transfer.occupies : steps;
+  return with_transfer ? steps + problem_.transfer.latency + problem_.transfer.occupancy : steps;
 }
 
 BlockSearch::Steps BlockSearch::steps_of(const Speeds& speeds) const {

@@ -15,7 +15,7 @@ class ListScheduler {
                 const TransferCosts& transfer, const ListRules& rules)
       : rules_(rules),
         costs_(costs),
-        transfer_(transfer.occupies + transfer.latency),
+        transfer_(transfer.occupancy + transfer.latency),
         stages_(rank_of.size(), Stage(micro_batches)),
         ranks_(static_cast<std::size_t>(*std::max_element(rank_of.begin(), rank_of.end())) + 1) {
     schedule_ = {.micro_batches = micro_batches, .rank_of = std::move(rank_of), .ranks = {}};

@@ -22,7 +22,7 @@ struct LoneMicroBatch {
     const auto hop = [&](int a, int b) {
       return problem.rank_of[at_index(a)] == problem.rank_of[at_index(b)]
                  ? 0
-                 : problem.transfer.occupies + problem.transfer.latency;
+                 : problem.transfer.occupancy + problem.transfer.latency;
     };
     const std::vector<StageCosts>& costs = problem.costs;
     for (int s = 1; s <= last; ++s)

@@ -133,7 +133,7 @@ class Timing {
     double arrival = free_[at_index(rank)];
     if (to_rank != rank) {
       double& link_free = link_free_[at_index(rank) * free_.size() + at_index(to_rank)];
-      link_free = std::max(link_free, arrival) + problem_.transfer.occupies;
+      link_free = std::max(link_free, arrival) + problem_.transfer.occupancy;
       arrival = link_free + problem_.transfer.latency;
       if (!is_queued_[at_index(to_rank)]) {
         is_queued_[at_index(to_rank)] = true;

@@ -214,9 +214,9 @@ class Search {
 SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule) {
   const double factor = static_cast<double>(space.micro_batches) / schedule.micro_batches;
   SimulationCosts costs{.stages = shared_by_stages(scaled(space.costs, factor), schedule.rank_of)};
-  costs.transfer = [transfer =
-                        TransferCosts{.latency = space.transfer.latency, .occupies = space.transfer.occupies * factor}](
-                       int, int) { return transfer; };
+  costs.transfer =
+      [transfer = TransferCosts{.latency = space.transfer.latency, .occupancy = space.transfer.occupancy * factor}](
+          int, int) { return transfer; };
   return costs;
 }
 

@@ -15,8 +15,8 @@ namespace heddle {
 struct SearchSpace {
   int ranks = 1;
   /// Its divisors and multiples m from `ranks` (or itself, if that is less) to max_micro_batches are tried. A step has
-  /// the same samples with all of them, so that the costs of computing, the memory and a transfer's `occupies` scale by
-  /// micro_batches / m.
+  /// the same samples with all of them, so that the costs of computing, the memory and a transfer's `occupancy` scale
+  /// by micro_batches / m.
   int micro_batches = 1;
   int max_micro_batches = 1;
   /// Stages per rank.

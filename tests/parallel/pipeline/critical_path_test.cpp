@@ -43,7 +43,7 @@ Case random_case(std::mt19937& random) {
                                     .backward_input = 0.5 * up_to(6) - 0.5,
                                     .backward_weight = 0.5 * up_to(6) - 0.5,
                                     .recompute = 0.5 * up_to(5)});
-    const TransferCosts transfer{.latency = 0.3 * (up_to(3) - 1), .occupies = 0.7 * (up_to(5) - 1)};
+    const TransferCosts transfer{.latency = 0.3 * (up_to(3) - 1), .occupancy = 0.7 * (up_to(5) - 1)};
     drawn.costs.transfer = [transfer](int, int) { return transfer; };
     if (random() % 3 == 0) drawn.costs.speed = {0.5};
     return drawn;
@@ -65,7 +65,7 @@ double makespan_with(const Case& drawn, CostKind kind, double factor) {
   }
   if (kind == CostKind::transfer) {
     TransferCosts transfer = costs.transfer(0, 1);
-    transfer = {.latency = factor * transfer.latency, .occupies = factor * transfer.occupies};
+    transfer = {.latency = factor * transfer.latency, .occupancy = factor * transfer.occupancy};
     costs.transfer = [transfer](int, int) { return transfer; };
   }
   return simulate(drawn.schedule, costs).makespan;
@@ -90,13 +90,13 @@ TEST_CASE("critical path: its actions and messages follow each other without gap
     CHECK(path.steps.front().messages.empty());
     CHECK(timed(path.steps.back()).end == close_to(simulation.makespan));
     CHECK(sum(path.time) == close_to(simulation.makespan));
-    const auto [latency, occupies] = drawn.costs.transfer(0, 1);
+    const auto [latency, occupancy] = drawn.costs.transfer(0, 1);
     for (std::size_t k = 1; k < path.steps.size(); ++k) {
       const CriticalStep& before = path.steps[k - 1];
       const CriticalStep& step = path.steps[k];
       const auto messages = static_cast<double>(step.messages.size());
       CHECK(timed(step).begin - timed(before).end ==
-            doctest::Approx(step.messages.empty() ? 0 : messages * occupies + latency).scale(1));
+            doctest::Approx(step.messages.empty() ? 0 : messages * occupancy + latency).scale(1));
       CHECK((step.rank == before.rank) == step.messages.empty());
       if (step.messages.empty()) CHECK(step.index == before.index + 1);
       queued += step.messages.size() > 1 ? 1 : 0;

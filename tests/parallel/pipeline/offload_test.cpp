@@ -88,12 +88,13 @@ TEST_CASE("with_offload: half is every second micro-batch of one stage, and of s
   const Schedule folded = with_offload(make_schedule("zb_v", {4, 8, 2}), Offload::half);
   for (std::size_t rank = 0; rank < 4; ++rank)
     for (const Action& action : folded.ranks[rank])
-      if (is_transfer(action.kind)) CHECK(action.stage == static_cast<int>(rank));
+      if (is_offload_or_load(action.kind)) CHECK(action.stage == static_cast<int>(rank));
   CHECK(count(folded, offload) > 16);
   // The first of a rank's three stages waits longest, the last least; the middle one offloads every second micro-batch.
   const Schedule looped = with_offload(make_schedule("looped_bfs", {2, 4, 3}), Offload::half);
   for (const Action& action : looped.ranks[0])
-    if (is_transfer(action.kind)) CHECK((action.stage == 0 || (action.stage == 2 && action.micro_batch % 2 == 0)));
+    if (is_offload_or_load(action.kind))
+      CHECK((action.stage == 0 || (action.stage == 2 && action.micro_batch % 2 == 0)));
 }
 
 TEST_CASE("with_offload: what the backward needs soon stays") {

@@ -56,7 +56,7 @@ bool visits_in_order(const Schedule& schedule) {
 
 TEST_CASE("every schedule of the search can be executed, in the order of the micro-batches, and costs what it says") {
   SearchSpace searched = space(4, 8, {.forward = 3, .backward_input = 4, .backward_weight = 2});
-  searched.transfer = {.latency = 0.5, .occupies = 0.25};
+  searched.transfer = {.latency = 0.5, .occupancy = 0.25};
   for (const std::optional<double> memory : {std::optional<double>{}, std::optional<double>{3}}) {
     searched.memory = memory;
     for (const WeighedSchedule& w : search_schedules(searched).schedules) {
@@ -104,7 +104,7 @@ TEST_CASE("all named schedules with one copy of each stage are compared, with ev
 TEST_CASE("different numbers of micro-batches have the costs of the step's samples") {
   SearchSpace searched = space(2, 4, {.forward = 2, .backward_input = 3, .backward_weight = 4, .activations = 10});
   searched.max_micro_batches = 8;
-  searched.transfer = {.latency = 1, .occupies = 1};
+  searched.transfer = {.latency = 1, .occupancy = 1};
   const std::vector<WeighedSchedule> weighed = search_schedules(searched).schedules;
   const auto gpipe = [&](int m) { return find(weighed, "gpipe", m, 1); };
   REQUIRE((gpipe(2) && gpipe(4) && gpipe(8)));

@@ -70,7 +70,7 @@ TEST_CASE("an action begins when the one before it has ended and its input is th
 TEST_CASE("a message takes its time, queues on its link, and a link is one direction of a pair of ranks") {
   const Schedule schedule = by_hand(2, {0, 1}, {"0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1"});
   // 0F0 is sent from 2 to 7, and 0F1, ready at 4, from 7 to 12; each arrives 10 later. The other direction is free.
-  const Simulation simulation = simulate(schedule, costs(two_three_four, {.latency = 10, .occupies = 5}));
+  const Simulation simulation = simulate(schedule, costs(two_three_four, {.latency = 10, .occupancy = 5}));
   CHECK(times(simulation, 1) == "1F0 17-19  1F1 22-24  1B0 24-31  1B1 31-38");
   CHECK(times(simulation, 0) == "0F0 0-2  0F1 2-4  0B0 46-53  0B1 53-60");
 }
@@ -78,7 +78,7 @@ TEST_CASE("a message takes its time, queues on its link, and a link is one direc
 TEST_CASE("messages of several stages share the link of their ranks") {
   // Rank 0 has stages 0 and 2: what it sends is stage 0's output and stage 2's gradient.
   const Schedule schedule = by_hand(2, {0, 1, 0}, {"0F0 2F0 2B0 0F1 0B0 2F1 2B1 0B1", "1F0 1F1 1B0 1B1"});
-  const Simulation simulation = simulate(schedule, costs({}, {.latency = 0, .occupies = 10}));
+  const Simulation simulation = simulate(schedule, costs({}, {.latency = 0, .occupancy = 10}));
   CHECK(times(simulation, 0).starts_with("0F0 0-1  2F0 22-23  2B0 23-25  0F1 25-26"));
   // The gradient is sent from 25 to 35, stage 0's second output after it; back come 1F1, from 46 to 56, and 1B0.
   CHECK(times(simulation, 1) == "1F0 11-12  1F1 45-46  1B0 46-48  1B1 81-83");
@@ -107,7 +107,7 @@ TEST_CASE("lists with communication send where they say, and receive without blo
 }
 
 TEST_CASE("the communication pass changes no time, wherever it posts receives") {
-  const SimulationCosts given = costs(two_three_four, {.latency = 1, .occupies = 2});
+  const SimulationCosts given = costs(two_three_four, {.latency = 1, .occupancy = 2});
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
     const Schedule schedule =
@@ -222,7 +222,7 @@ TEST_CASE("the bubbles that the Zero Bubble paper prints for profiled costs, to 
       given.stages = shared_by_stages(rank, schedule.rank_of);
       CHECK(std::abs(simulate(schedule, given).timeline.span_bubble() - row.bubble) < 0.00005);
       // Nor does it matter that messages queue on their link, where sends and receives stand, or which come early.
-      given.transfer = [transfer](int, int) { return TransferCosts{.occupies = transfer}; };
+      given.transfer = [transfer](int, int) { return TransferCosts{.occupancy = transfer}; };
       CHECK(std::abs(simulate(with_communication(schedule, Receives::early), given).timeline.span_bubble() -
                      row.bubble) < 0.00005);
     }
