@@ -24,7 +24,7 @@ class Walker {
       : schedule_(schedule),
         stride_(stage_stride(schedule.micro_batches, sizeof(unsigned char))),
         facts_(schedule.rank_of.size() * stride_),
-        joined_(static_cast<std::size_t>(schedule.micro_batches)),
+        has_broadcast_(static_cast<std::size_t>(schedule.micro_batches)),
         arrived_(kinds_of_loss * static_cast<std::size_t>(schedule.micro_batches)),
         arrived_at_(schedule.ranks.size(), -1),
         queued_(schedule.ranks.size(), true),
@@ -105,10 +105,10 @@ class Walker {
         break;
       case ActionKind::loss:
         return missing_at_loss(rank, i);
-      case ActionKind::loss_gather:
+      case ActionKind::loss_broadcast:
         return missing_output(rank, i);
       case ActionKind::loss_sums:
-        if (!joined_[at(i)]) return Action{ActionKind::loss_gather, last, i};
+        if (!has_broadcast_[at(i)]) return Action{ActionKind::loss_broadcast, last, i};
         break;
       case ActionKind::loss_gradient:
         return missing_ranks(ActionKind::loss_sums, i);
@@ -151,8 +151,8 @@ class Walker {
   void arrive(int rank, ActionKind loss, int micro_batch) {
     if (++arrived(loss, micro_batch) == added_.loss_ranks) wake_others(rank);
   }
-  void join(int rank, int micro_batch) {
-    joined_[at(micro_batch)] = true;
+  void broadcast(int rank, int micro_batch) {
+    has_broadcast_[at(micro_batch)] = true;
     wake_others(rank);
   }
   void wake_others(int rank) {
@@ -169,8 +169,8 @@ class Walker {
     } else if (is_backward(action.kind)) {
       facts(s, i) |= backward_done;
       if (s > 0 && (!added_.messages || schedule_.rank_at(s - 1, i) == rank)) bring_backward(s, i);
-    } else if (action.kind == ActionKind::loss_gather) {
-      if (schedule_.rank_at(s, i) == rank) join(rank, i);
+    } else if (action.kind == ActionKind::loss_broadcast) {
+      if (schedule_.rank_at(s, i) == rank) broadcast(rank, i);
     } else if (action.kind == ActionKind::loss_sums || action.kind == ActionKind::loss_gradient) {
       arrive(rank, action.kind, i);
     } else if (action.kind == ActionKind::offload) {
@@ -196,10 +196,10 @@ class Walker {
   const Schedule& schedule_;
   std::size_t stride_;
   std::vector<unsigned char> facts_;
-  std::vector<bool> joined_;     // for each micro-batch, whether the rank that has its output has taken J
-  std::vector<int> arrived_;     // at each H, S and T: how many ranks
-  std::vector<int> arrived_at_;  // for each rank, the H at which it arrived last
-  std::vector<int> queue_;       // ranks that can continue
+  std::vector<bool> has_broadcast_;  // for each micro-batch, whether the rank that has its output has taken J
+  std::vector<int> arrived_;         // at each H, S and T: how many ranks
+  std::vector<int> arrived_at_;      // for each rank, the H at which it arrived last
+  std::vector<int> queue_;           // ranks that can continue
   std::vector<bool> queued_;
   Additions added_;
   Walk walk_;

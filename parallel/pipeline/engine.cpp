@@ -93,7 +93,7 @@ class PipelineEngine::Execution {
         return recompute(action);
       case ActionKind::loss:
         return loss(action);
-      case ActionKind::loss_gather:
+      case ActionKind::loss_broadcast:
       case ActionKind::loss_sums:
       case ActionKind::loss_gradient:
         return part_of_loss(action);
@@ -210,14 +210,14 @@ class PipelineEngine::Execution {
   }
 
   void part_of_loss(const Action& action) {
-    const Tensor output = action.kind == ActionKind::loss_gather ? take_output(action) : Tensor();
+    const Tensor output = action.kind == ActionKind::loss_broadcast ? take_output(action) : Tensor();
     const Tracer::Computing span(tracer_, to_string(action));
-    if (action.kind == ActionKind::loss_gather)
-      stages_.start_loss(action.micro_batch, output);
+    if (action.kind == ActionKind::loss_broadcast)
+      stages_.broadcast_for_loss(action.micro_batch, output);
     else if (action.kind == ActionKind::loss_sums)
-      stages_.add_up_loss(action.micro_batch);
+      stages_.sum_loss(action.micro_batch);
     else
-      stages_.reduce_loss(action.micro_batch);
+      stages_.compute_loss_gradient(action.micro_batch);
   }
 
   void loss(const Action& action) {
@@ -232,7 +232,7 @@ class PipelineEngine::Execution {
     if (!is_last(action.stage))
       passages_[place_of(action)].output_gradients = take_inbox(action, ActionKind::recv_backward);
     else if (loss_in_parts_)
-      passages_[place_of(action)].output_gradients = {stages_.loss_gradient(action.micro_batch)};
+      passages_[place_of(action)].output_gradients = {stages_.wait_for_loss_gradient(action.micro_batch)};
     Passage& here = passages_[place_of(action)];
     clock_.wait_until(here.loaded_at);
     device_.backend().wait_for(std::exchange(here.loaded, nullptr).get());
@@ -339,16 +339,16 @@ class PipelineEngine::Execution {
   std::map<SendKey, std::vector<Work<Tensor>>> inbox_;  // posted receives
 };
 
-void PipelineStages::start_loss(int /*micro_batch*/, const Tensor& /*output*/) {
+void PipelineStages::broadcast_for_loss(int /*micro_batch*/, const Tensor& /*output*/) {
   fail("{}", has_no_parts);
 }
-void PipelineStages::add_up_loss(int /*micro_batch*/) {
+void PipelineStages::sum_loss(int /*micro_batch*/) {
   fail("{}", has_no_parts);
 }
-void PipelineStages::reduce_loss(int /*micro_batch*/) {
+void PipelineStages::compute_loss_gradient(int /*micro_batch*/) {
   fail("{}", has_no_parts);
 }
-Tensor PipelineStages::loss_gradient(int /*micro_batch*/) {
+Tensor PipelineStages::wait_for_loss_gradient(int /*micro_batch*/) {
   fail("{}", has_no_parts);
 }
 

@@ -41,12 +41,12 @@ class PipelineStages {
   virtual Tensor loss(int micro_batch, const Tensor& output) = 0;
   /// J, S and T: the parts of H. S waits for the J of the rank that has the last stage's output, and T for the S of all
   /// ranks.
-  virtual void start_loss(int micro_batch, const Tensor& output);
-  virtual void add_up_loss(int micro_batch);
-  virtual void reduce_loss(int micro_batch);
-  /// Waits until all ranks have called `reduce_loss` or, of a loss in one exchange, `add_up_loss`, and returns the
-  /// gradient of the last stage's output. Called on the rank that has this stage.
-  virtual Tensor loss_gradient(int micro_batch);
+  virtual void broadcast_for_loss(int micro_batch, const Tensor& output);
+  virtual void sum_loss(int micro_batch);
+  virtual void compute_loss_gradient(int micro_batch);
+  /// Waits until all ranks have called `compute_loss_gradient` or, of a loss in one exchange, `sum_loss`, and returns
+  /// the gradient of the last stage's output. Called on the rank that has this stage.
+  virtual Tensor wait_for_loss_gradient(int micro_batch);
   /// Called before this rank's last action that adds to gradients of parameters.
   virtual void before_last_weight_gradient() {}
 };

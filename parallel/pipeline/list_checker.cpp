@@ -135,11 +135,11 @@ class ListChecker {
         if (has(ActionKind::offload, stage, micro_batch)) return {};
         return before({ActionKind::offload, stage, micro_batch});
       case ActionKind::loss_sums:
-        return after_loss(ActionKind::loss_gather, action);
+        return after_loss(ActionKind::loss_broadcast, action);
       case ActionKind::loss_gradient:
         return after_loss(ActionKind::loss_sums, action);
       case ActionKind::loss:
-      case ActionKind::loss_gather:
+      case ActionKind::loss_broadcast:
         if (rank != rank_at(last(), micro_batch) || has(ActionKind::forward, stage, micro_batch)) return {};
         return before({ActionKind::forward, stage, micro_batch});
       default:
@@ -193,7 +193,7 @@ class ListChecker {
     for (int i = 0; added_.loss_ranks > 0 && i < schedule_.micro_batches; ++i) {
       if (!added_.loss_in_parts && added_.loss_ranks == 1 && rank != rank_at(last(), i)) continue;
       if (!added_.loss_in_parts && !has_loss(ActionKind::loss, i)) return Action{ActionKind::loss, last(), i};
-      for (const ActionKind part : {ActionKind::loss_gather, ActionKind::loss_sums, ActionKind::loss_gradient})
+      for (const ActionKind part : {ActionKind::loss_broadcast, ActionKind::loss_sums, ActionKind::loss_gradient})
         if (added_.loss_in_parts && !has_loss(part, i)) return Action{part, last(), i};
     }
     for (const int stage : stages_of_[at(rank)]) {

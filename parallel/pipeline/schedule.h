@@ -19,7 +19,7 @@ enum class ActionKind {
   backward_weight,  // W: the gradient of the stage's parameters
   recompute,        // R: the forward again, which now keeps what the backward needs
   loss,             // H: the head: the loss and the gradient of the last stage's output, on one rank or on all
-  loss_gather,      // J: H in three parts, on all ranks: the last stage's output is sent to all of them,
+  loss_broadcast,   // J: H in three parts, on all ranks: the last stage's output is sent to all of them,
   loss_sums,        // S: each rank adds up its part of the loss; the sums are exchanged,
   loss_gradient,    // T: and, with the sums of all, it computes what is left
   offload,          // O: what the backward needs leaves the rank's memory for the host's
@@ -38,7 +38,7 @@ inline constexpr auto enum_names<ActionKind> = enum_table<ActionKind>({
     {ActionKind::backward_weight, "W"},
     {ActionKind::recompute, "R"},
     {ActionKind::loss, "H"},
-    {ActionKind::loss_gather, "J"},
+    {ActionKind::loss_broadcast, "J"},
     {ActionKind::loss_sums, "S"},
     {ActionKind::loss_gradient, "T"},
     {ActionKind::offload, "O"},

@@ -277,7 +277,8 @@ class Simulator {
     const auto arrive = [end](double& there, double message) { there = std::max(there, end + message); };
     const auto& [outputs, sums, gradient] = costs_.loss_messages;
     const bool has_output = schedule_.rank_at(action.stage, action.micro_batch) == rank;
-    if (action.kind == ActionKind::loss_gather && has_output) arrive(outputs_there_[at(action.micro_batch)], outputs);
+    if (action.kind == ActionKind::loss_broadcast && has_output)
+      arrive(outputs_there_[at(action.micro_batch)], outputs);
     if (action.kind == ActionKind::loss_sums) arrive(sums_there_[at(action.micro_batch)], sums);
     if (action.kind == added_.end_of_loss) arrive(gradient_there_[cell(action)], gradient);
   }

@@ -178,10 +178,11 @@ TEST_CASE("validate: the parts of a loss") {
     return changed(rank,
                    [&](std::vector<Action>& list) { list.erase(list.begin() + place_of(schedule, rank, action)); });
   };
-  CHECK(without(0, {loss_gather, 1, 0}) == "0/2: 1S0: before its input 1J0");
+  CHECK(without(0, {loss_broadcast, 1, 0}) == "0/2: 1S0: before its input 1J0");
   const Schedule of_last = [&] {
     Schedule wrong = one_f_one_b({2, 1});
-    wrong.ranks[1] = {{forward, 1, 0}, {loss_gather, 1, 0}, {loss_sums, 1, 0}, {loss_gradient, 1, 0}, {backward, 1, 0}};
+    wrong.ranks[1] = {
+        {forward, 1, 0}, {loss_broadcast, 1, 0}, {loss_sums, 1, 0}, {loss_gradient, 1, 0}, {backward, 1, 0}};
     return wrong;
   }();
   CHECK(fault_of(of_last) == "0/2: 1J0: is missing");
@@ -199,9 +200,9 @@ TEST_CASE("validate: the parts of a loss") {
   CHECK(changed(1, [](std::vector<Action>& list) { std::swap(list[0], list[1]); }) == "1/0: 1J0: before its input 1F0");
   Schedule wrong = with_parts(gpipe({2, 2}));
   std::vector<Action>& list = wrong.ranks[0];
-  const std::ptrdiff_t second = place_of(wrong, 0, {loss_gather, 1, 1});
+  const std::ptrdiff_t second = place_of(wrong, 0, {loss_broadcast, 1, 1});
   list.erase(list.begin() + second);
-  list.insert(list.begin(), {loss_gather, 1, 1});
+  list.insert(list.begin(), {loss_broadcast, 1, 1});
   CHECK(fault_of(wrong) == "1/1: 1J0: rank 0 takes 1J1 first");
 }
 
