@@ -52,7 +52,7 @@ class Walker {
     return arrived_[at(static_cast<int>(loss) - static_cast<int>(ActionKind::loss)) * at(schedule_.micro_batches) +
                     at(micro_batch)];
   }
-  bool all_arrived(ActionKind loss, int micro_batch) { return arrived(loss, micro_batch) == added_.loss_ranks; }
+  bool all_arrived(ActionKind loss, int micro_batch) { return arrived(loss, micro_batch) == added_.loss_rank_count; }
 
   void wake(int rank) {
     if (queued_[at(rank)]) return;
@@ -90,7 +90,7 @@ class Walker {
       case ActionKind::backward_input:
         if (!forward_known) return Action{ActionKind::forward, s, i};
         if (known(s, i, offloaded)) return Action{ActionKind::load, s, i};
-        if (s == last && added_.loss_ranks > 0) return missing_ranks(added_.end_of_loss, i);
+        if (s == last && added_.loss_rank_count > 0) return missing_ranks(added_.end_of_loss, i);
         if (s < last && !known(s + 1, i, backward_there)) return from(s + 1, s, ActionKind::backward, i);
         break;
       case ActionKind::backward_weight:
@@ -149,7 +149,7 @@ class Walker {
   }
 
   void arrive(int rank, ActionKind loss, int micro_batch) {
-    if (++arrived(loss, micro_batch) == added_.loss_ranks) wake_others(rank);
+    if (++arrived(loss, micro_batch) == added_.loss_rank_count) wake_others(rank);
   }
   void broadcast(int rank, int micro_batch) {
     has_broadcast_[at(micro_batch)] = true;
@@ -221,7 +221,7 @@ Additions additions(const Schedule& schedule) {
   if (found.loss_in_parts)
     found.end_of_loss = schedule.has_loss_in_one_exchange ? ActionKind::loss_sums : ActionKind::loss_gradient;
   for (const std::vector<int>& ranks : loss_ranks)
-    found.loss_ranks = std::max(found.loss_ranks, static_cast<int>(ranks.size()));
+    found.loss_rank_count = std::max(found.loss_rank_count, static_cast<int>(ranks.size()));
   return found;
 }
 

@@ -22,7 +22,7 @@ constexpr bool is_backward(ActionKind kind) {
 
 /// The actions that passes have added to the computing actions.
 struct Additions {
-  int loss_ranks = 0;          // number of ranks that have the H, or the J, S and T, of a micro-batch
+  int loss_rank_count = 0;     // number of ranks that have the H, or the J, S and T, of a micro-batch
   bool loss_in_parts = false;  // J, S and T
   bool messages = false;
 

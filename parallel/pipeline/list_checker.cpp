@@ -122,7 +122,7 @@ class ListChecker {
         if (has(ActionKind::offload, stage, micro_batch) && !has(ActionKind::load, stage, micro_batch))
           return before({ActionKind::load, stage, micro_batch});
         if (stage < last()) return not_there(ActionKind::backward, ActionKind::recv_backward, rank, stage + 1, action);
-        return added_.loss_ranks > 0 ? after_loss(added_.end_of_loss, action) : "";
+        return added_.loss_rank_count > 0 ? after_loss(added_.end_of_loss, action) : "";
       case ActionKind::backward_weight:
         if (has(ActionKind::backward_input, stage, micro_batch)) return {};
         return before({ActionKind::backward_input, stage, micro_batch});
@@ -190,8 +190,8 @@ class ListChecker {
 
   /// The cell that is missing in the rank's list.
   std::optional<Action> missing(int rank) {
-    for (int i = 0; added_.loss_ranks > 0 && i < schedule_.micro_batches; ++i) {
-      if (!added_.loss_in_parts && added_.loss_ranks == 1 && rank != rank_at(last(), i)) continue;
+    for (int i = 0; added_.loss_rank_count > 0 && i < schedule_.micro_batches; ++i) {
+      if (!added_.loss_in_parts && added_.loss_rank_count == 1 && rank != rank_at(last(), i)) continue;
       if (!added_.loss_in_parts && !has_loss(ActionKind::loss, i)) return Action{ActionKind::loss, last(), i};
       for (const ActionKind part : {ActionKind::loss_broadcast, ActionKind::loss_sums, ActionKind::loss_gradient})
         if (added_.loss_in_parts && !has_loss(part, i)) return Action{part, last(), i};

@@ -119,7 +119,7 @@ class Simulator {
   std::size_t cell(const Action& action) const { return cell(action.stage, action.micro_batch); }
   int last_stage() const { return schedule_.stages() - 1; }
   /// Whether there is an H of several ranks.
-  bool loss_is_collective() const { return added_.loss_ranks > 1 && !added_.loss_in_parts; }
+  bool loss_is_collective() const { return added_.loss_rank_count > 1 && !added_.loss_in_parts; }
   const StageCosts& costs_of(int stage) const { return costs_.stages[costs_.stages.size() == 1 ? 0 : at(stage)]; }
   double speed(int rank) const { return at(rank) < costs_.speed.size() ? costs_.speed[at(rank)] : 1; }
 
@@ -267,7 +267,8 @@ class Simulator {
     if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
     if (is_part_of_loss(action.kind)) {
       give_loss(rank, action, end);
-    } else if (s == last_stage() && action.kind == (added_.loss_ranks > 0 ? ActionKind::loss : ActionKind::forward)) {
+    } else if (s == last_stage() &&
+               action.kind == (added_.loss_rank_count > 0 ? ActionKind::loss : ActionKind::forward)) {
       gradient_there_[cell(action)] = end;
     }
   }

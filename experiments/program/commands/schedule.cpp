@@ -152,7 +152,7 @@ void note_that_nothing_is_offloaded(const ScheduleCommand& command, const Schedu
 Schedule with_head(Schedule schedule, const std::optional<HeadWork>& work) {
   if (!work) return schedule;
   if (is_forward_only(schedule)) fail<InputError>("--head: the schedule has no backward, and so no loss");
-  return with_loss(std::move(schedule), loss_ranks_of(*work));
+  return with_loss(std::move(schedule), loss_form_of(*work));
 }
 
 ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {

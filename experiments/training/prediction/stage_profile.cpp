@@ -84,7 +84,7 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared
   if (serial.train.forward_only)
     plan->training = plan->forward = make_program(schedule);
   else
-    plan->training = make_program(with_loss(schedule, LossRanks::last_stage));
+    plan->training = make_program(with_loss(schedule, LossForm::on_last_stage));
   return plan;
 }
 

@@ -211,12 +211,12 @@ Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {
 
 }  // namespace
 
-Schedule with_loss(Schedule schedule, LossRanks ranks) {
-  if (ranks == LossRanks::in_two_exchanges || ranks == LossRanks::in_one_exchange) {
-    schedule.has_loss_in_one_exchange = ranks == LossRanks::in_one_exchange;
+Schedule with_loss(Schedule schedule, LossForm form) {
+  if (form == LossForm::in_two_exchanges || form == LossForm::in_one_exchange) {
+    schedule.has_loss_in_one_exchange = form == LossForm::in_one_exchange;
     return with_loss_in_parts(schedule);
   }
-  if (ranks == LossRanks::all) {
+  if (form == LossForm::on_all) {
     if (const auto places = between_forward_and_backward(schedule)) return with_loss_at(std::move(schedule), *places);
     Schedule by_time = with_loss_by_time(schedule);
     std::optional<Schedule> by_period = LossByPeriod(schedule).run();

@@ -176,7 +176,7 @@ TEST_CASE("critical path: a schedule that it does not describe is refused") {
   const auto path = [](const Schedule& s, const SimulationCosts& costs) {
     (void)critical_path(s, costs, simulate(s, costs).timeline);
   };
-  CHECK_THROWS_WITH_AS(path(with_loss(schedule, LossRanks::all), {}),
+  CHECK_THROWS_WITH_AS(path(with_loss(schedule, LossForm::on_all), {}),
                        "critical path: expected only F, B, I, W and R, got 1H0", InputError);
   CHECK_THROWS_WITH_AS(cost_effects(with_communication(schedule), {}),
                        "critical path: expected only F, B, I, W and R, got 0SEND_F0", InputError);

@@ -19,10 +19,10 @@ namespace heddle::test::loss_in_parts_test {
 
 namespace {
 
-constexpr LossRanks in_parts[] = {LossRanks::in_two_exchanges, LossRanks::in_one_exchange};
+constexpr LossForm in_parts[] = {LossForm::in_two_exchanges, LossForm::in_one_exchange};
 
 Schedule with_parts(const Schedule& schedule) {
-  return with_loss(schedule, LossRanks::in_two_exchanges);
+  return with_loss(schedule, LossForm::in_two_exchanges);
 }
 
 std::string text_of(const Schedule& schedule, int rank) {
@@ -103,10 +103,10 @@ TEST_CASE("1f1b_plus_2 and 1f1b_plus_1 with a loss in two exchanges and in one: 
       costs.loss = sums;
       const double work = m * (1 + 2 * backward + sums);
       const double bubble = (p - 1) * (1 + 2 * backward);
-      const double at_once = makespan(with_loss(one_f_one_b({p, m}), LossRanks::all), costs);  // ranks wait for all
+      const double at_once = makespan(with_loss(one_f_one_b({p, m}), LossForm::on_all), costs);  // ranks wait for all
       for (const double makespan_in_parts :
-           {makespan(with_loss(one_f_one_b_plus_2({p, m}), LossRanks::in_two_exchanges), costs),
-            makespan(with_loss(one_f_one_b_plus_1({p, m}), LossRanks::in_one_exchange), costs)}) {
+           {makespan(with_loss(one_f_one_b_plus_2({p, m}), LossForm::in_two_exchanges), costs),
+            makespan(with_loss(one_f_one_b_plus_1({p, m}), LossForm::in_one_exchange), costs)}) {
         CHECK(makespan_in_parts > work + bubble - 1e-9);
         CHECK(makespan_in_parts < work + bubble + 3 * (1 + 2 * backward) + sums);
         CHECK(makespan_in_parts < at_once);
@@ -140,7 +140,7 @@ TEST_CASE(
 }
 
 TEST_CASE("in one exchange the last stage's backward waits for the S of all ranks, and T for nothing else") {
-  Schedule schedule = with_loss(one_f_one_b({2, 1}), LossRanks::in_one_exchange);
+  Schedule schedule = with_loss(one_f_one_b({2, 1}), LossForm::in_one_exchange);
   std::vector<Action>& last = schedule.ranks[1];
   CHECK(text_of(schedule, 1) == "1F0 1J0 1S0 1T0 1B0");
   std::swap(last[3], last[4]);  // B before T

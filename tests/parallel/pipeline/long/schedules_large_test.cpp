@@ -13,7 +13,7 @@ TEST_CASE("schedules: 256 ranks and 1,024 micro-batches are made, given their me
     CAPTURE(type.name);
     const Schedule schedule = make_schedule(type.name, {256, 1024, type.min_chunks});
     CHECK_FALSE(validate(schedule));
-    CHECK_FALSE(validate(with_communication(with_loss(schedule, LossRanks::all))));
+    CHECK_FALSE(validate(with_communication(with_loss(schedule, LossForm::on_all))));
   }
 }
 
