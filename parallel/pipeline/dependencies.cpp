@@ -8,7 +8,7 @@ namespace heddle {
 namespace {
 
 /// What has been computed for one micro-batch in one stage.
-enum Fact : unsigned char {
+enum CellState : unsigned char {
   forward_done = 1,
   backward_done = 2,   // B or I
   forward_there = 4,   // what the stage made, on the rank of the next stage
@@ -23,7 +23,7 @@ class Walker {
   explicit Walker(const Schedule& schedule)
       : schedule_(schedule),
         stride_(stage_stride(schedule.micro_batches, sizeof(unsigned char))),
-        facts_(schedule.rank_of.size() * stride_),
+        states_(schedule.rank_of.size() * stride_),
         has_broadcast_(static_cast<std::size_t>(schedule.micro_batches)),
         arrived_(kinds_of_loss * static_cast<std::size_t>(schedule.micro_batches)),
         arrived_at_(schedule.ranks.size(), -1),
@@ -46,8 +46,8 @@ class Walker {
 
  private:
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  unsigned char& facts(int stage, int micro_batch) { return facts_[at(stage) * stride_ + at(micro_batch)]; }
-  bool known(int stage, int micro_batch, Fact fact) { return (facts(stage, micro_batch) & fact) != 0; }
+  unsigned char& states(int stage, int micro_batch) { return states_[at(stage) * stride_ + at(micro_batch)]; }
+  bool known(int stage, int micro_batch, CellState state) { return (states(stage, micro_batch) & state) != 0; }
   int& arrived(ActionKind loss, int micro_batch) {
     return arrived_[at(static_cast<int>(loss) - static_cast<int>(ActionKind::loss)) * at(schedule_.micro_batches) +
                     at(micro_batch)];
@@ -164,19 +164,19 @@ class Walker {
     const int s = action.stage;
     const int i = action.micro_batch;
     if (action.kind == ActionKind::forward) {
-      facts(s, i) |= forward_done;
+      states(s, i) |= forward_done;
       if (s + 1 < schedule_.stages() && (!added_.messages || schedule_.rank_at(s + 1, i) == rank)) bring_forward(s, i);
     } else if (is_backward(action.kind)) {
-      facts(s, i) |= backward_done;
+      states(s, i) |= backward_done;
       if (s > 0 && (!added_.messages || schedule_.rank_at(s - 1, i) == rank)) bring_backward(s, i);
     } else if (action.kind == ActionKind::loss_broadcast) {
       if (schedule_.rank_at(s, i) == rank) broadcast(rank, i);
     } else if (action.kind == ActionKind::loss_sums || action.kind == ActionKind::loss_gradient) {
       arrive(rank, action.kind, i);
     } else if (action.kind == ActionKind::offload) {
-      facts(s, i) |= offloaded;
+      states(s, i) |= offloaded;
     } else if (action.kind == ActionKind::load) {
-      facts(s, i) &= static_cast<unsigned char>(~offloaded);
+      states(s, i) &= static_cast<unsigned char>(~offloaded);
     } else if (action.kind == ActionKind::send_forward) {
       bring_forward(s, i);
     } else if (action.kind == ActionKind::send_backward) {
@@ -185,17 +185,17 @@ class Walker {
   }
 
   void bring_forward(int stage, int micro_batch) {
-    facts(stage, micro_batch) |= forward_there;
+    states(stage, micro_batch) |= forward_there;
     wake(schedule_.rank_at(stage + 1, micro_batch));
   }
   void bring_backward(int stage, int micro_batch) {
-    facts(stage, micro_batch) |= backward_there;
+    states(stage, micro_batch) |= backward_there;
     wake(schedule_.rank_at(stage - 1, micro_batch));
   }
 
   const Schedule& schedule_;
   std::size_t stride_;
-  std::vector<unsigned char> facts_;
+  std::vector<unsigned char> states_;
   std::vector<bool> has_broadcast_;  // for each micro-batch, whether the rank that has its output has taken J
   std::vector<int> arrived_;         // at each H, S and T: how many ranks
   std::vector<int> arrived_at_;      // for each rank, the H at which it arrived last

@@ -104,7 +104,7 @@ class Simulator {
     check_costs();
     timeline_.ranks.resize(schedule.ranks.size());
     number_links();
-    for (int rank = 0; rank < schedule.size(); ++rank) look_through(rank);
+    for (int rank = 0; rank < schedule.size(); ++rank) scan_list(rank);
   }
 
   Simulation run() {
@@ -148,7 +148,7 @@ class Simulator {
     link_free_.resize(numbers.size());
   }
 
-  void look_through(int rank) {
+  void scan_list(int rank) {
     const std::vector<Action>& list = schedule_.ranks[at(rank)];
     timeline_.ranks[at(rank)].reserve(list.size());
     bool has_loss = false;

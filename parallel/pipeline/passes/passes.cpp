@@ -21,9 +21,9 @@ Action received(const Action& action, int stage) {
 }
 
 /// All messages of a schedule, those of each pair of ranks in the order of the sends.
-class Mail {
+class MessageOrder {
  public:
-  explicit Mail(const Schedule& schedule)
+  explicit MessageOrder(const Schedule& schedule)
       : schedule_(schedule), sent_(schedule.ranks.size()), place_(2 * schedule.rank_of.size() * micro_batches()) {
     for (int rank = 0; rank < schedule.size(); ++rank) {
       for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
@@ -82,13 +82,13 @@ Schedule with_recompute(Schedule schedule, Recompute mode) {
 }
 
 Schedule with_communication(Schedule schedule, Receives receives) {
-  const Mail mail(schedule);
+  const MessageOrder order(schedule);
   std::vector<std::vector<Action>> ranks;
   for (int rank = 0; rank < schedule.size(); ++rank) {
     std::map<int, std::size_t> taken;
     const std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
     const auto receive_for = [&](int first, int end, std::vector<Action>& result) {
-      for (int i = first; i < end; ++i) mail.receive_for(rank, list[static_cast<std::size_t>(i)], taken, result);
+      for (int i = first; i < end; ++i) order.receive_for(rank, list[static_cast<std::size_t>(i)], taken, result);
     };
     ranks.push_back(rewritten(list, [&](int first, int end, std::vector<Action>& result) {
       receive_for(first, end, result);
