@@ -10,10 +10,10 @@ namespace {
 /// What has been computed for one micro-batch in one stage.
 enum CellState : unsigned char {
   forward_done = 1,
-  backward_done = 2,   // B or I
-  forward_there = 4,   // what the stage made, on the rank of the next stage
-  backward_there = 8,  // the gradient of the stage's input, on the rank of the stage before
-  offloaded = 16       // O without its L
+  backward_done = 2,     // B or I
+  forward_arrived = 4,   // what the stage made, on the rank of the next stage
+  backward_arrived = 8,  // the gradient of the stage's input, on the rank of the stage before
+  offloaded = 16         // O without its L
 };
 
 class Walker {
@@ -84,14 +84,14 @@ class Walker {
     const bool forward_known = known(s, i, forward_done);
     switch (action.kind) {
       case ActionKind::forward:
-        if (s > 0 && !known(s - 1, i, forward_there)) return from(s - 1, s, ActionKind::forward, i);
+        if (s > 0 && !known(s - 1, i, forward_arrived)) return from(s - 1, s, ActionKind::forward, i);
         break;
       case ActionKind::backward:
       case ActionKind::backward_input:
         if (!forward_known) return Action{ActionKind::forward, s, i};
         if (known(s, i, offloaded)) return Action{ActionKind::load, s, i};
         if (s == last && added_.loss_rank_count > 0) return missing_ranks(added_.end_of_loss, i);
-        if (s < last && !known(s + 1, i, backward_there)) return from(s + 1, s, ActionKind::backward, i);
+        if (s < last && !known(s + 1, i, backward_arrived)) return from(s + 1, s, ActionKind::backward, i);
         break;
       case ActionKind::backward_weight:
         if (!known(s, i, backward_done)) return Action{ActionKind::backward_input, s, i};
@@ -165,10 +165,11 @@ class Walker {
     const int i = action.micro_batch;
     if (action.kind == ActionKind::forward) {
       states(s, i) |= forward_done;
-      if (s + 1 < schedule_.stages() && (!added_.messages || schedule_.rank_at(s + 1, i) == rank)) bring_forward(s, i);
+      if (s + 1 < schedule_.stages() && (!added_.messages || schedule_.rank_at(s + 1, i) == rank))
+        deliver_forward(s, i);
     } else if (is_backward(action.kind)) {
       states(s, i) |= backward_done;
-      if (s > 0 && (!added_.messages || schedule_.rank_at(s - 1, i) == rank)) bring_backward(s, i);
+      if (s > 0 && (!added_.messages || schedule_.rank_at(s - 1, i) == rank)) deliver_backward(s, i);
     } else if (action.kind == ActionKind::loss_broadcast) {
       if (schedule_.rank_at(s, i) == rank) broadcast(rank, i);
     } else if (action.kind == ActionKind::loss_sums || action.kind == ActionKind::loss_gradient) {
@@ -178,18 +179,18 @@ class Walker {
     } else if (action.kind == ActionKind::load) {
       states(s, i) &= static_cast<unsigned char>(~offloaded);
     } else if (action.kind == ActionKind::send_forward) {
-      bring_forward(s, i);
+      deliver_forward(s, i);
     } else if (action.kind == ActionKind::send_backward) {
-      bring_backward(s, i);
+      deliver_backward(s, i);
     }
   }
 
-  void bring_forward(int stage, int micro_batch) {
-    states(stage, micro_batch) |= forward_there;
+  void deliver_forward(int stage, int micro_batch) {
+    states(stage, micro_batch) |= forward_arrived;
     wake(schedule_.rank_at(stage + 1, micro_batch));
   }
-  void bring_backward(int stage, int micro_batch) {
-    states(stage, micro_batch) |= backward_there;
+  void deliver_backward(int stage, int micro_batch) {
+    states(stage, micro_batch) |= backward_arrived;
     wake(schedule_.rank_at(stage - 1, micro_batch));
   }
 

@@ -115,13 +115,14 @@ class ListChecker {
     const auto [kind, stage, micro_batch, overlaps] = action;
     switch (kind) {
       case ActionKind::forward:
-        return stage == 0 ? "" : not_there(ActionKind::forward, ActionKind::recv_forward, rank, stage - 1, action);
+        return stage == 0 ? "" : wrong_input(ActionKind::forward, ActionKind::recv_forward, rank, stage - 1, action);
       case ActionKind::backward:
       case ActionKind::backward_input:
         if (!has(ActionKind::forward, stage, micro_batch)) return before({ActionKind::forward, stage, micro_batch});
         if (has(ActionKind::offload, stage, micro_batch) && !has(ActionKind::load, stage, micro_batch))
           return before({ActionKind::load, stage, micro_batch});
-        if (stage < last()) return not_there(ActionKind::backward, ActionKind::recv_backward, rank, stage + 1, action);
+        if (stage < last())
+          return wrong_input(ActionKind::backward, ActionKind::recv_backward, rank, stage + 1, action);
         return added_.loss_rank_count > 0 ? after_loss(added_.end_of_loss, action) : "";
       case ActionKind::backward_weight:
         if (has(ActionKind::backward_input, stage, micro_batch)) return {};
@@ -152,12 +153,12 @@ class ListChecker {
   }
 
   /// Checks the input from a neighbouring stage, which this rank computes or receives.
-  std::string not_there(ActionKind computed, ActionKind received, int rank, int from, const Action& action) {
+  std::string wrong_input(ActionKind computed, ActionKind received, int rank, int from, const Action& action) {
     const int micro_batch = action.micro_batch;
     if (rank_at(from, micro_batch) == rank) {
-      const bool there = computed == ActionKind::forward ? has(ActionKind::forward, from, micro_batch)
-                                                         : has_backward(from, micro_batch);
-      return there ? "" : before({computed, from, micro_batch});
+      const bool has_arrived = computed == ActionKind::forward ? has(ActionKind::forward, from, micro_batch)
+                                                               : has_backward(from, micro_batch);
+      return has_arrived ? "" : before({computed, from, micro_batch});
     }
     if (!added_.messages || has(received, action.stage, micro_batch)) return {};
     return before({received, action.stage, micro_batch});

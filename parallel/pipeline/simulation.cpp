@@ -93,12 +93,12 @@ class Simulator {
         costs_(costs),
         added_(additions(schedule)),
         stride_(stage_stride(schedule.micro_batches, sizeof(double))),
-        input_there_(at(schedule.stages()) * stride_),
-        gradient_there_(input_there_.size()),
-        is_recomputed_(input_there_.size()),
+        input_arrival_(at(schedule.stages()) * stride_),
+        gradient_arrival_(input_arrival_.size()),
+        is_recomputed_(input_arrival_.size()),
         loss_begin_(at(schedule.micro_batches), not_yet),
-        outputs_there_(added_.loss_in_parts ? loss_begin_.size() : 0),
-        sums_there_(outputs_there_.size()),
+        outputs_arrival_(added_.loss_in_parts ? loss_begin_.size() : 0),
+        sums_arrival_(outputs_arrival_.size()),
         free_(schedule.ranks.size()),
         held_(schedule.ranks.size()) {
     check_costs();
@@ -164,7 +164,7 @@ class Simulator {
 
   void prepare_host_links() {
     if (!loaded_.empty()) return;
-    loaded_.resize(input_there_.size());
+    loaded_.resize(input_arrival_.size());
     host_link_free_.resize(free_.size());
     timeline_.host_links.resize(free_.size());
   }
@@ -180,7 +180,7 @@ class Simulator {
     } else {
       for (const Action& action : actions) compute_together(rank, {&action, 1});
     }
-    for (const Action& action : actions) give(rank, action, free_[at(rank)]);
+    for (const Action& action : actions) deliver(rank, action, free_[at(rank)]);
   }
 
   /// Puts an O or L on the rank's link to the host, which carries it when it is free; the rank goes on.
@@ -196,7 +196,7 @@ class Simulator {
 
   void compute_together(int rank, std::span<const Action> actions) {
     double begin = free_[at(rank)];
-    for (const Action& action : actions) begin = std::max(begin, there(action));
+    for (const Action& action : actions) begin = std::max(begin, arrival_of(action));
     double sum = 0;
     double longest = 0;
     for (const Action& action : actions) {
@@ -216,13 +216,13 @@ class Simulator {
   }
 
   /// The time at which all inputs of an action have arrived at its rank.
-  double there(const Action& action) {
-    if (action.kind == ActionKind::forward) return input_there_[cell(action)];
-    if (is_backward(action.kind) && loaded_.empty()) return gradient_there_[cell(action)];
-    if (is_backward(action.kind)) return std::max(gradient_there_[cell(action)], loaded_[cell(action)]);
+  double arrival_of(const Action& action) {
+    if (action.kind == ActionKind::forward) return input_arrival_[cell(action)];
+    if (is_backward(action.kind) && loaded_.empty()) return gradient_arrival_[cell(action)];
+    if (is_backward(action.kind)) return std::max(gradient_arrival_[cell(action)], loaded_[cell(action)]);
     if (action.kind == ActionKind::loss) return loss_begin(action);
-    if (action.kind == ActionKind::loss_sums) return outputs_there_[at(action.micro_batch)];
-    if (action.kind == ActionKind::loss_gradient) return sums_there_[at(action.micro_batch)];
+    if (action.kind == ActionKind::loss_sums) return outputs_arrival_[at(action.micro_batch)];
+    if (action.kind == ActionKind::loss_gradient) return sums_arrival_[at(action.micro_batch)];
     return 0;
   }
 
@@ -261,30 +261,30 @@ class Simulator {
 
   /// Passes the result of an action to the actions that wait for it, on other ranks or on this one. Lists with
   /// communication have separate actions for sends.
-  void give(int rank, const Action& action, double end) {
+  void deliver(int rank, const Action& action, double end) {
     const int s = action.stage;
-    if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
-    if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
+    if (action.kind == ActionKind::forward && s < last_stage()) deliver(s, s + 1, action.micro_batch, end);
+    if (is_backward(action.kind) && s > 0) deliver(s, s - 1, action.micro_batch, end);
     if (is_part_of_loss(action.kind)) {
-      give_loss(rank, action, end);
+      deliver_loss(rank, action, end);
     } else if (s == last_stage() &&
                action.kind == (added_.loss_rank_count > 0 ? ActionKind::loss : ActionKind::forward)) {
-      gradient_there_[cell(action)] = end;
+      gradient_arrival_[cell(action)] = end;
     }
   }
 
   /// The part of one rank; messages follow the J of the rank that has the output, and the S and T of the last rank.
-  void give_loss(int rank, const Action& action, double end) {
-    const auto arrive = [end](double& there, double message) { there = std::max(there, end + message); };
+  void deliver_loss(int rank, const Action& action, double end) {
+    const auto arrive = [end](double& arrival, double message) { arrival = std::max(arrival, end + message); };
     const auto& [outputs, sums, gradient] = costs_.loss_messages;
     const bool has_output = schedule_.rank_at(action.stage, action.micro_batch) == rank;
     if (action.kind == ActionKind::loss_broadcast && has_output)
-      arrive(outputs_there_[at(action.micro_batch)], outputs);
-    if (action.kind == ActionKind::loss_sums) arrive(sums_there_[at(action.micro_batch)], sums);
-    if (action.kind == added_.end_of_loss) arrive(gradient_there_[cell(action)], gradient);
+      arrive(outputs_arrival_[at(action.micro_batch)], outputs);
+    if (action.kind == ActionKind::loss_sums) arrive(sums_arrival_[at(action.micro_batch)], sums);
+    if (action.kind == added_.end_of_loss) arrive(gradient_arrival_[cell(action)], gradient);
   }
 
-  void give(int from_stage, int to_stage, int micro_batch, double end) {
+  void deliver(int from_stage, int to_stage, int micro_batch, double end) {
     if (schedule_.rank_at(from_stage, micro_batch) == schedule_.rank_at(to_stage, micro_batch)) {
       arrival(from_stage, to_stage, micro_batch) = end;
     } else if (!added_.messages) {
@@ -307,7 +307,7 @@ class Simulator {
   }
 
   double& arrival(int from_stage, int to_stage, int micro_batch) {
-    return (from_stage < to_stage ? input_there_ : gradient_there_)[cell(to_stage, micro_batch)];
+    return (from_stage < to_stage ? input_arrival_ : gradient_arrival_)[cell(to_stage, micro_batch)];
   }
 
   double optimizer_seconds(int rank) const {
@@ -344,13 +344,13 @@ class Simulator {
   const Additions added_;
   std::vector<int> loss_ranks_;  // of a collective loss
   double slowest_at_loss_ = not_yet;
-  std::size_t stride_;                  // from one stage to the next
-  std::vector<double> input_there_;     // per stage and micro-batch: when its input arrives
-  std::vector<double> gradient_there_;  // the same for the gradient of its output
+  std::size_t stride_;                    // from one stage to the next
+  std::vector<double> input_arrival_;     // per stage and micro-batch: when its input arrives
+  std::vector<double> gradient_arrival_;  // the same for the gradient of its output
   std::vector<bool> is_recomputed_;
   std::vector<double> loss_begin_;       // per micro-batch
-  std::vector<double> outputs_there_;    // per micro-batch, of a loss in parts: when all ranks have the outputs,
-  std::vector<double> sums_there_;       // and the sums over all classes
+  std::vector<double> outputs_arrival_;  // per micro-batch, of a loss in parts: when all ranks have the outputs,
+  std::vector<double> sums_arrival_;     // and the sums over all classes
   std::vector<double> free_;             // per rank: the end of its last action
   std::vector<std::size_t> links_up_;    // per copy and stage: the link to the next stage's rank, in link_free_
   std::vector<std::size_t> links_down_;  // the same to the rank of the stage before

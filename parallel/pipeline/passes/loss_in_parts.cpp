@@ -99,13 +99,13 @@ class PartsInTime {
   double end_of(const Collective& of_ranks) const { return of_ranks.ranks == schedule_.size() ? of_ranks.end : never; }
 
   /// When the part of a rank has its input.
-  double there(int rank, const Action& part) {
+  double arrival_of(int rank, const Action& part) {
     const int i = part.micro_batch;
     if (part.kind == ActionKind::loss_sums) return end_of(broadcasts_[at(i)]);
     if (part.kind == ActionKind::loss_gradient) return end_of(sums_[at(i)]);
     return has_output(rank, i) ? forward_[cell(part)] : 0;
   }
-  double there(const Action& action) {
+  double arrival_of(const Action& action) {
     const int s = action.stage;
     const int i = action.micro_batch;
     if (action.kind == ActionKind::forward) return s == 0 ? 0 : forward_[cell({action.kind, s - 1, i})];
@@ -138,18 +138,18 @@ class PartsInTime {
     RankState& state = ranks_[at(rank)];
     ++state.number;
     std::optional<Entry> best;
-    const auto offer = [&](double there, int priority, const std::optional<Action>& part) {
-      if (there == never) return;
-      const Entry entry{std::max(state.free, there), priority, rank, state.number, part};
+    const auto offer = [&](double arrival, int priority, const std::optional<Action>& part) {
+      if (arrival == never) return;
+      const Entry entry{std::max(state.free, arrival), priority, rank, state.number, part};
       if (!best || *best > entry) best = entry;
     };
-    for (const Action& part : possible_parts(rank)) offer(there(rank, part), priority(part.kind), part);
+    for (const Action& part : possible_parts(rank)) offer(arrival_of(rank, part), priority(part.kind), part);
     const std::vector<Action>& list = schedule_.ranks[at(rank)];
     if (state.next < static_cast<int>(list.size())) {
       constexpr int after_parts = 3;
       double latest = 0;
       const int end = end_of_overlap(list, state.next);
-      for (int i = state.next; i < end; ++i) latest = std::max(latest, there(list[at(i)]));
+      for (int i = state.next; i < end; ++i) latest = std::max(latest, arrival_of(list[at(i)]));
       offer(latest, after_parts, std::nullopt);
     }
     if (best) queue_.push(*best);

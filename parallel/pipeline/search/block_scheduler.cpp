@@ -14,8 +14,8 @@ constexpr double not_possible = std::numeric_limits<double>::infinity();
 BlockScheduler::BlockScheduler(const SchedulingProblem& problem)
     : problem_(problem),
       rounding_(1e-9 * problem.mean_seconds()),
-      input_there_(at_index(problem.stages()) * at_index(problem.micro_batches)),
-      gradient_there_(input_there_.size()),
+      input_arrival_(at_index(problem.stages()) * at_index(problem.micro_batches)),
+      gradient_arrival_(input_arrival_.size()),
       link_free_(at_index(problem.ranks()) * at_index(problem.ranks())),
       stages_(at_index(problem.stages())),
       ranks_(at_index(problem.ranks())),
@@ -28,9 +28,9 @@ std::size_t BlockScheduler::cell(int stage, int micro_batch) const {
 
 void BlockScheduler::reset(const BlockRules& rules) {
   rules_ = &rules;
-  std::fill(input_there_.begin(), input_there_.end(), not_possible);
-  std::fill(gradient_there_.begin(), gradient_there_.end(), not_possible);
-  std::fill(input_there_.begin(), input_there_.begin() + problem_.micro_batches, 0.0);
+  std::fill(input_arrival_.begin(), input_arrival_.end(), not_possible);
+  std::fill(gradient_arrival_.begin(), gradient_arrival_.end(), not_possible);
+  std::fill(input_arrival_.begin(), input_arrival_.begin() + problem_.micro_batches, 0.0);
   std::fill(link_free_.begin(), link_free_.end(), 0.0);
   std::fill(stages_.begin(), stages_.end(), Stage{});
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -100,8 +100,8 @@ BlockScheduler::Fit BlockScheduler::fit(int rank, std::size_t chunk) const {
   return active + waiting > problem_.max_held() ? Fit::after_weights : Fit::now;
 }
 
-/// Collects the F and I whose inputs are there or on their way. The first F that only pending W's keep from its memory
-/// goes to `without_weights`.
+/// Collects the F and I whose inputs have arrived or are on their way. The first F that only pending W's keep from its
+/// memory goes to `without_weights`.
 void BlockScheduler::collect(int rank, Choice& without_weights) {
   collected_.clear();
   const double free = ranks_[at_index(rank)].free;
@@ -111,17 +111,17 @@ void BlockScheduler::collect(int rank, Choice& without_weights) {
     const int stage = stages[chunk];
     const Stage& s = stages_[at_index(stage)];
     if (s.backward_input < s.forward) {
-      const double there = gradient_there_[cell(stage, s.backward_input)];
-      if (there < not_possible)
-        collected_.push_back({ActionKind::backward_input, stage, std::max(free, there),
+      const double arrival = gradient_arrival_[cell(stage, s.backward_input)];
+      if (arrival < not_possible)
+        collected_.push_back({ActionKind::backward_input, stage, std::max(free, arrival),
                               priority(ActionKind::backward_input, stage, s.backward_input)});
     }
     if (s.forward == problem_.micro_batches || (stage == 0 && s.forward - s.backward_input >= rules_->warm_up))
       continue;
-    const double there = input_there_[cell(stage, s.forward)];
-    const Choice forward{ActionKind::forward, stage, std::max(free, there),
+    const double arrival = input_arrival_[cell(stage, s.forward)];
+    const Choice forward{ActionKind::forward, stage, std::max(free, arrival),
                          priority(ActionKind::forward, stage, s.forward)};
-    if (there == not_possible || forward.priority > latest) continue;
+    if (arrival == not_possible || forward.priority > latest) continue;
     const Fit found = fit(rank, chunk);
     if (found == Fit::now) collected_.push_back(forward);
     if (found != Fit::after_weights) continue;
@@ -199,15 +199,15 @@ void BlockScheduler::execute(int rank) {
   lists_[at_index(rank)].push_back({choice.kind, choice.stage, micro_batch});
   ++actions_scheduled_;
   if (choice.kind == ActionKind::forward && choice.stage == problem_.stages() - 1)
-    gradient_there_[cell(choice.stage, micro_batch)] = r.free;
+    gradient_arrival_[cell(choice.stage, micro_batch)] = r.free;
   else if (choice.kind == ActionKind::forward)
-    give(rank, choice.stage + 1, micro_batch, r.free, input_there_);
+    deliver(rank, choice.stage + 1, micro_batch, r.free, input_arrival_);
   else if (choice.kind == ActionKind::backward_input && choice.stage > 0)
-    give(rank, choice.stage - 1, micro_batch, r.free, gradient_there_);
+    deliver(rank, choice.stage - 1, micro_batch, r.free, gradient_arrival_);
   choices_[at_index(rank)] = choose(rank);
 }
 
-void BlockScheduler::give(int from_rank, int to_stage, int micro_batch, double end, std::vector<double>& arrivals) {
+void BlockScheduler::deliver(int from_rank, int to_stage, int micro_batch, double end, std::vector<double>& arrivals) {
   const int to_rank = problem_.rank_of[at_index(to_stage)];
   if (to_rank == from_rank) {
     arrivals[cell(to_stage, micro_batch)] = end;

@@ -78,15 +78,15 @@ class BlockScheduler {
   Choice next_weight(int rank) const;
   bool takes_weight(const Choice& weight, const Choice& other, const Choice& without_weights) const;
   void execute(int rank);
-  void give(int from_rank, int to_stage, int micro_batch, double end, std::vector<double>& arrivals);
+  void deliver(int from_rank, int to_stage, int micro_batch, double end, std::vector<double>& arrivals);
   std::size_t cell(int stage, int micro_batch) const;
 
   const SchedulingProblem& problem_;
   double rounding_;  // times that differ by less are the same
   const BlockRules* rules_ = nullptr;
-  std::vector<double> input_there_;     // per stage and micro-batch
-  std::vector<double> gradient_there_;  // the same
-  std::vector<double> link_free_;       // for each ordered pair of ranks
+  std::vector<double> input_arrival_;     // per stage and micro-batch
+  std::vector<double> gradient_arrival_;  // the same
+  std::vector<double> link_free_;         // for each ordered pair of ranks
   std::vector<Stage> stages_;
   std::vector<Rank> ranks_;
   std::vector<Choice> choices_;    // one per rank

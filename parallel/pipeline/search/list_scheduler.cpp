@@ -21,7 +21,7 @@ class ListScheduler {
     schedule_ = {.micro_batches = micro_batches, .rank_of = std::move(rank_of), .ranks = {}};
     schedule_.ranks.resize(ranks_.size());
     for (int stage = 0; stage < schedule_.stages(); ++stage) ranks_[at(rank_with(stage))].stages.push_back(stage);
-    std::fill(stages_[0].input_there.begin(), stages_[0].input_there.end(), 0.0);
+    std::fill(stages_[0].input_arrival.begin(), stages_[0].input_arrival.end(), 0.0);
     for (int rank = 0; rank < schedule_.size(); ++rank) choices_.push_back(choose(rank));
   }
 
@@ -38,9 +38,9 @@ class ListScheduler {
  private:
   struct Stage {
     explicit Stage(int micro_batches)
-        : input_there(at(micro_batches), never), gradient_there(at(micro_batches), never) {}
-    std::vector<double> input_there;
-    std::vector<double> gradient_there;
+        : input_arrival(at(micro_batches), never), gradient_arrival(at(micro_batches), never) {}
+    std::vector<double> input_arrival;
+    std::vector<double> gradient_arrival;
     // The next micro-batch of each kind of action.
     int forward = 0;
     int backward_input = 0;
@@ -82,13 +82,13 @@ class ListScheduler {
     Choice best;
     for (const int stage : rank.stages) {
       const double begin = std::max(
-          rank.free, kind == ActionKind::forward ? forward_there(rank, stage) : gradient_there(stages_[at(stage)]));
+          rank.free, kind == ActionKind::forward ? forward_arrival(rank, stage) : gradient_arrival(stages_[at(stage)]));
       if (begin <= best.begin) best = {kind, stage, begin};
     }
     return best;
   }
 
-  double forward_there(const Rank& rank, int stage) const {
+  double forward_arrival(const Rank& rank, int stage) const {
     const Stage& s = stages_[at(stage)];
     if (s.forward == schedule_.micro_batches) return never;
     // The first stage decides how many micro-batches are in flight; a rank leaves room for one micro-batch in its later
@@ -98,11 +98,11 @@ class ListScheduler {
     for (const int other : rank.stages)
       if (other >= stage) room += costs_[at(other)].activations;
     if (rank.held + room > rules_.memory * (1 + 1e-9)) return never;
-    return s.input_there[at(s.forward)];
+    return s.input_arrival[at(s.forward)];
   }
 
-  double gradient_there(const Stage& stage) const {
-    return stage.backward_input == schedule_.micro_batches ? never : stage.gradient_there[at(stage.backward_input)];
+  double gradient_arrival(const Stage& stage) const {
+    return stage.backward_input == schedule_.micro_batches ? never : stage.gradient_arrival[at(stage.backward_input)];
   }
 
   /// The W of the stage whose weight part has waited longest.
@@ -139,19 +139,19 @@ class ListScheduler {
     }
     if (choice.kind != ActionKind::backward_weight) {
       rank.last_was_forward = choice.kind == ActionKind::forward;
-      give(choice, micro_batch, rank.free);
+      deliver(choice, micro_batch, rank.free);
     }
     schedule_.ranks[at(index)].push_back({choice.kind, choice.stage, micro_batch});
     choices_[at(index)] = choose(index);
   }
 
-  void give(const Choice& choice, int micro_batch, double end) {
+  void deliver(const Choice& choice, int micro_batch, double end) {
     const bool is_forward = choice.kind == ActionKind::forward;
     if (is_forward && choice.stage == last_stage()) {
-      stages_[at(choice.stage)].gradient_there[at(micro_batch)] = end;
+      stages_[at(choice.stage)].gradient_arrival[at(micro_batch)] = end;
     } else if (const int to = is_forward ? choice.stage + 1 : choice.stage - 1; to >= 0) {
-      std::vector<double>& there = is_forward ? stages_[at(to)].input_there : stages_[at(to)].gradient_there;
-      there[at(micro_batch)] = end + (rank_with(to) == rank_with(choice.stage) ? 0 : transfer_);
+      std::vector<double>& arrivals = is_forward ? stages_[at(to)].input_arrival : stages_[at(to)].gradient_arrival;
+      arrivals[at(micro_batch)] = end + (rank_with(to) == rank_with(choice.stage) ? 0 : transfer_);
       choices_[at(rank_with(to))] = choose(rank_with(to));
     }
   }

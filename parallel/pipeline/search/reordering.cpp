@@ -95,14 +95,14 @@ class Timing {
 
   /// When the input of an F or the gradient of an I arrives. A W follows its I, which is on the same rank: the order of
   /// the list ensures it.
-  double there(int action) const { return action < 2 * cells_ ? arrivals_[at_index(action)] : 0; }
+  double arrival_of(int action) const { return action < 2 * cells_ ? arrivals_[at_index(action)] : 0; }
 
   bool advance(int rank, const std::vector<int>& list, double limit) {
     int& next = next_[at_index(rank)];
     double& free = free_[at_index(rank)];
     for (; next < static_cast<int>(list.size()); ++next) {
       const int action = list[at_index(next)];
-      const double arrival = there(action);
+      const double arrival = arrival_of(action);
       if (arrival == not_yet) return true;
       waits_for_[at_index(action)] = arrival > free ? source(action) : -1;
       free = std::max(free, arrival) + seconds_[at_index(action)];
@@ -111,7 +111,7 @@ class Timing {
       if (free + work_left > limit) return false;
       ++actions_timed_;
       --left_;
-      give(rank, action);
+      deliver(rank, action);
     }
     return true;
   }
@@ -121,7 +121,7 @@ class Timing {
     return stage(action) == problem_.stages() - 1 ? action - cells_ : action + problem_.micro_batches;
   }
 
-  void give(int rank, int action) {
+  void deliver(int rank, int action) {
     const int s = stage(action);
     if (kind(action) == 2 || (kind(action) == 1 && s == 0)) return;
     if (kind(action) == 0 && s == problem_.stages() - 1) {
