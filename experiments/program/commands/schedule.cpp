@@ -199,17 +199,17 @@ void print(const ScheduleCommand& command, const ScheduleReport& report, const C
   }
 }
 
-SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
+ScheduleSearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
   constexpr int maximum = 1 << 16;
-  SearchSpace space{
+  ScheduleSearchSpace space{
       .ranks = bounded(command.stages, "--stages", "the number of ranks", maximum),
       .micro_batches = bounded(command.micro_batches, "--micro-batches", "the number of micro-batches", maximum),
       .costs = costs.rank,
       .transfer = costs.transfer,
       .memory = command.memory};
-  space.max_micro_batches = space.micro_batches;
+  space.max_tried_micro_batches = space.micro_batches;
   if (command.max_micro_batches)
-    space.max_micro_batches = bounded(command.max_micro_batches, "--most-micro-batches", "", maximum);
+    space.max_tried_micro_batches = bounded(command.max_micro_batches, "--most-micro-batches", "", maximum);
   if (command.chunks) space.max_chunks = bounded(command.chunks, "--chunks", "", 64);
   if (command.memory && !(*command.memory > 0))
     fail<InputError>("--memory: expected a number > 0, got {}", *command.memory);
@@ -222,34 +222,35 @@ SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
 
 /// Searches until it is done or a signal comes, whose number `interrupted_by` gives; else that is 0. A search that
 /// takes longer than a second shows its progress.
-SearchResult search(const SearchSpace& space, const Console& console, int& interrupted_by) {
+ScheduleSearchResult search(const ScheduleSearchSpace& space, const Console& console, int& interrupted_by) {
   constexpr double min_seconds = 1;
   Progress progress(console.err, console.terminal);
   InterruptionSignals signals({SIGINT, SIGTERM}, "the search ends with the best so far");
   Interruption& interruption = signals.interruption();
   interruption.is_heeded = true;
   const double begin = steady_seconds();
-  SearchResult result = search_schedules(space, [&](const SearchTried& tried) {
+  const auto show = [&](const ScheduleSearchProgress& tried) {
     if (console.terminal.is_terminal && steady_seconds() >= begin + min_seconds)
       progress.update([&] { return search_progress(tried); });
-    return interruption.signal == 0;
-  });
+  };
+  ScheduleSearchResult result =
+      search_schedules(space, {.on_progress = show, .is_interrupted = [&] { return interruption.signal != 0; }});
   interrupted_by = result.is_interrupted ? interruption.signal.load() : 0;
   return result;
 }
 
 /// Returns the exit code.
 int search_and_print(const ScheduleCommand& command, const Console& console) {
-  const SearchSpace space = space_of(command, costs_of(command.costs));
+  const ScheduleSearchSpace space = space_of(command, costs_of(command.costs));
   int interrupted_by = 0;
-  const SearchResult result = search(space, console, interrupted_by);
+  const ScheduleSearchResult result = search(space, console, interrupted_by);
   const int code = interrupted_by == 0 ? 0 : 128 + interrupted_by;
   if (code != 0 && !result.schedules.front().fits) {
     console.err << "heddle: interrupted before a schedule that fits was found\n";
     return code;
   }
   check_that_one_fits(result, space);
-  const WeighedSchedule& best = result.schedules.front();
+  const ScheduleCandidate& best = result.schedules.front();
   const ScheduleReport report = report_of(command, best.name, best.schedule, costs_of(space, best.schedule));
   if (command.json) {
     draw_svg(command, report, console);

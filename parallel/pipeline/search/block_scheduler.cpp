@@ -13,7 +13,7 @@ constexpr double not_possible = std::numeric_limits<double>::infinity();
 
 BlockScheduler::BlockScheduler(const SchedulingProblem& problem)
     : problem_(problem),
-      rounding_(1e-9 * problem.mean_seconds()),
+      rounding_(1e-9 * problem.mean_action_time()),
       input_arrival_(at_index(problem.stages()) * at_index(problem.micro_batches)),
       gradient_arrival_(input_arrival_.size()),
       link_free_(at_index(problem.ranks()) * at_index(problem.ranks())),

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/pipeline/search/problem.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 
 namespace heddle {
 

@@ -27,7 +27,7 @@ BlockSearch::BlockSearch(const SchedulingProblem& problem, double stop_at, Searc
     : problem_(problem),
       watch_(watch),
       stop_at_(stop_at),
-      slot_(problem.mean_seconds()),
+      slot_(problem.mean_action_time()),
       period_(3 * slot_ * static_cast<double>(problem.stages()) / problem.ranks()),
       tolerance_(1e-9 * slot_),
       scheduler_(problem) {}
@@ -181,7 +181,7 @@ BlockSearch::Candidate BlockSearch::any_of_family(RandomNumbers& random) const {
 void BlockSearch::try_family(std::int64_t budget, RandomNumbers& random) {
   const std::int64_t end = scheduler_.actions_scheduled() + budget;
   const auto is_over = [&] {
-    return scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_) || watch_.ends();
+    return scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_) || watch_.poll();
   };
   const auto try_with_period = [&](Candidate candidate) {
     candidate.rules.period = period_;
@@ -224,7 +224,7 @@ void BlockSearch::improve(std::int64_t budget, RandomNumbers& random) {
   // them.
   const std::size_t count = std::min(improved, best_.size());
   for (std::size_t i = 1; i < count; ++i) std::swap(best_[i], best_[i * best_.size() / count]);
-  for (std::size_t turn = 0; scheduler_.actions_scheduled() < end && !watch_.ends(); ++turn) {
+  for (std::size_t turn = 0; scheduler_.actions_scheduled() < end && !watch_.poll(); ++turn) {
     ++watch_.tried.blocks;
     Candidate& current = best_[turn % count];
     Candidate changed = current;

@@ -1,7 +1,7 @@
 // A lower bound on the makespan of every schedule with a given placement, costs and memory.
 #pragma once
 
-#include "parallel/pipeline/search/problem.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 
 namespace heddle {
 

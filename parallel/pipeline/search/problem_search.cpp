@@ -28,7 +28,7 @@ ProblemSearch::ProblemSearch(SchedulingProblem problem, SearchWatch& watch)
     : watch_(&watch),
       problem_(std::make_unique<SchedulingProblem>(std::move(problem))),
       bound_(makespan_bound(*problem_)),
-      tolerance_(1e-9 * problem_->mean_seconds()),
+      tolerance_(1e-9 * problem_->mean_action_time()),
       blocks_(std::make_unique<BlockSearch>(*problem_, bound_, watch)) {
   if (problem_->micro_batches <= 3 * problem_->ranks()) return;
   short_problem_ = std::make_unique<SchedulingProblem>(with_micro_batches(*problem_, 2 * problem_->ranks()));
@@ -50,7 +50,7 @@ void ProblemSearch::try_lists() {
   for (int warm_up = most; warm_up >= 1 && !is_finished(); warm_up -= step)
     for (const double patience : {0.0, 0.5, 1.0})
       for (const bool takes_turns : {false, true}) {
-        if (watch_->ends()) return;
+        if (watch_->poll()) return;
         ++watch_->tried.list_schedules;
         const ListRules rules{
             .warm_up = warm_up, .memory = problem_->memory, .patience = patience, .takes_turns = takes_turns};
@@ -89,7 +89,7 @@ void ProblemSearch::improve(std::int64_t actions, RandomNumbers& random) {
   }
   blocks_->improve(short_blocks_ ? actions / 6 : actions / 2, random);
   take_block();
-  if (is_finished() || watch_->is_ended()) return;
+  if (is_finished() || watch_->has_ended()) return;
   reorder_best(actions / 2, random);
 }
 
@@ -101,7 +101,7 @@ void ProblemSearch::reorder_best(std::int64_t actions, RandomNumbers& random) {
       starts.push_back(std::move(start));
   double temperature = 0.3;
   for (const Schedule& start : starts) {
-    if (is_finished() || watch_->is_ended()) return;
+    if (is_finished() || watch_->has_ended()) return;
     const Reordering how{
         .budget = actions / static_cast<std::int64_t>(starts.size()), .stop_at = bound_, .temperature = temperature};
     temperature *= 2;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "parallel/pipeline/search/block_search.h"
-#include "parallel/pipeline/search/problem.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 
 namespace heddle {
 

@@ -185,9 +185,9 @@ class Annealing {
     double best_makespan = timing_.makespan();
     std::vector<std::vector<int>> best = lists_;
     find_critical();
-    const double unit = problem_.mean_seconds();
+    const double unit = problem_.mean_action_time();
     const double tolerance = 1e-9 * unit;
-    for (std::int64_t spent = 0; spent < how.budget && best_makespan > how.stop_at + tolerance && !watch.ends();
+    for (std::int64_t spent = 0; spent < how.budget && best_makespan > how.stop_at + tolerance && !watch.poll();
          spent = timing_.actions_timed() + tries_) {
       ++tries_;
       ++watch.tried.reorderings;

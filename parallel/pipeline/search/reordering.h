@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "parallel/pipeline/search/problem.h"
 #include "parallel/pipeline/search/random_numbers.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 #include "parallel/pipeline/search/search_watch.h"
 
 namespace heddle {

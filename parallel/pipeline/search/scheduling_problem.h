@@ -34,7 +34,7 @@ struct SchedulingProblem {
   /// The memory, with a margin for rounding.
   double max_held() const { return memory * (1 + 1e-9); }
   /// The average time of an action.
-  double mean_seconds() const;
+  double mean_action_time() const;
 };
 
 SchedulingProblem scheduling_problem(int micro_batches, std::vector<int> rank_of, std::vector<StageCosts> costs,
