@@ -116,7 +116,7 @@ void BlockScheduler::collect(int rank, Choice& without_weights) {
         collected_.push_back({ActionKind::backward_input, stage, std::max(free, arrival),
                               priority(ActionKind::backward_input, stage, s.backward_input)});
     }
-    if (s.forward == problem_.micro_batches || (stage == 0 && s.forward - s.backward_input >= rules_->warm_up))
+    if (s.forward == problem_.micro_batches || (stage == 0 && s.forward - s.backward_input >= rules_->max_in_flight))
       continue;
     const double arrival = input_arrival_[cell(stage, s.forward)];
     const Choice forward{ActionKind::forward, stage, std::max(free, arrival),

@@ -3,6 +3,7 @@
 // each action its priority. Each rank then executes its actions as early as it can, about in this order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -22,7 +23,7 @@ struct BlockRules {
   /// An F may come before an action of its rank that the block has earlier, by at most this time.
   double lookahead = std::numeric_limits<double>::infinity();
   /// The largest number of micro-batches between the first F and the last I of the model.
-  int warm_up = std::numeric_limits<int>::max();
+  int max_in_flight = std::numeric_limits<int>::max();
   /// A rank that could compute a W waits instead for an F or I that is ready within this part of the W's time.
   double patience = 0;
   /// A rank that could compute an F or I waits instead for one that the block has earlier and that is ready within this

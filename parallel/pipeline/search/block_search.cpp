@@ -170,7 +170,7 @@ BlockSearch::Candidate BlockSearch::any_of_family(RandomNumbers& random) const {
   if (random.below(2) == 0) speeds.backward_down = {1 + random.below(5), 1 + random.below(5)};
   Candidate candidate{.steps = steps_of(speeds), .rules = {}, .outcome = {}};
   BlockRules& rules = candidate.rules;
-  if (random.below(2) == 0) rules.warm_up = 1 + p / 3 + random.below(2 * p);
+  if (random.below(2) == 0) rules.max_in_flight = 1 + p / 3 + random.below(2 * p);
   if (random.below(3) > 0) rules.lookahead = 0.5 * random.below(5) * period_;
   rules.patience = one_of(patiences, random);
   rules.order_patience = one_of(patiences, random);
@@ -211,7 +211,7 @@ void BlockSearch::change(Candidate& candidate, RandomNumbers& random) const {
   } else if (what == 18) {
     (random.below(2) == 0 ? rules.patience : rules.order_patience) = one_of(patiences, random);
   } else if (random.below(2) == 0) {
-    rules.warm_up = 1 + random.below(3 * problem_.ranks());
+    rules.max_in_flight = 1 + random.below(3 * problem_.ranks());
   } else {
     rules.weight_delay = random.below(3) > 0 ? unlimited : random.below(20) * slot_;
   }

@@ -73,7 +73,7 @@ class ListScheduler {
     const double soonest = std::min(forward.begin, backward.begin);
     if (weight.begin < soonest && soonest - weight.begin >= rules_.patience * costs_[at(weight.stage)].backward_weight)
       return weight;
-    if (rules_.takes_turns && !r.last_was_forward && forward.begin <= backward.begin) return forward;
+    if (rules_.alternates && !r.last_was_forward && forward.begin <= backward.begin) return forward;
     return backward.begin <= forward.begin ? backward : forward;
   }
 
@@ -93,7 +93,7 @@ class ListScheduler {
     if (s.forward == schedule_.micro_batches) return never;
     // The first stage decides how many micro-batches are in flight; a rank leaves room for one micro-batch in its later
     // stages.
-    if (stage == 0 && s.forward - s.backward_input >= rules_.warm_up) return never;
+    if (stage == 0 && s.forward - s.backward_input >= rules_.max_in_flight) return never;
     double room = 0;
     for (const int other : rank.stages)
       if (other >= stage) room += costs_[at(other)].activations;

@@ -13,8 +13,8 @@ namespace heddle {
 
 namespace {
 
-/// The number of warm-ups that are tried with the list scheduler.
-constexpr int max_warm_ups = 24;
+/// The number of largest numbers of micro-batches in flight that are tried with the list scheduler.
+constexpr int max_limits = 24;
 /// The number of schedules that are reordered.
 constexpr std::size_t max_starts = 3;
 
@@ -46,19 +46,19 @@ void ProblemSearch::take(std::string how, double makespan, Schedule schedule) {
 
 void ProblemSearch::try_lists() {
   const int most = std::min(problem_->micro_batches, 3 * problem_->ranks());
-  const int step = (most + max_warm_ups - 1) / max_warm_ups;
-  for (int warm_up = most; warm_up >= 1 && !is_finished(); warm_up -= step)
+  const int step = (most + max_limits - 1) / max_limits;
+  for (int max_in_flight = most; max_in_flight >= 1 && !is_finished(); max_in_flight -= step)
     for (const double patience : {0.0, 0.5, 1.0})
-      for (const bool takes_turns : {false, true}) {
+      for (const bool alternates : {false, true}) {
         if (watch_->poll()) return;
         ++watch_->tried.list_schedules;
         const ListRules rules{
-            .warm_up = warm_up, .memory = problem_->memory, .patience = patience, .takes_turns = takes_turns};
+            .max_in_flight = max_in_flight, .memory = problem_->memory, .patience = patience, .alternates = alternates};
         std::optional<Schedule> schedule =
             list_schedule(problem_->rank_of, problem_->micro_batches, problem_->costs, problem_->transfer, rules);
         if (!schedule) continue;
         const double makespan = makespan_of(*problem_, *schedule);
-        take(fmt::format("warm-up {}", warm_up), makespan, std::move(*schedule));
+        take(fmt::format("warm-up {}", max_in_flight), makespan, std::move(*schedule));
       }
 }
 

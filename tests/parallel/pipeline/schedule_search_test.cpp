@@ -230,21 +230,21 @@ TEST_CASE("one rank, one micro-batch and costs of zero are searched, too") {
                        InputError);
 }
 
-TEST_CASE("list schedules: the warm-up opens the step, and memory holds back") {
+TEST_CASE("list schedules: the micro-batches in flight open the step, and memory holds back") {
   const std::vector<StageCosts> costs(3);
   const auto made = [&](const ListRules& rules) { return list_schedule({0, 1, 2}, 6, costs, {}, rules); };
-  for (const int warm_up : {1, 2, 3, 5}) {
-    const std::optional<Schedule> schedule = made({.warm_up = warm_up});
+  for (const int max_in_flight : {1, 2, 3, 5}) {
+    const std::optional<Schedule> schedule = made({.max_in_flight = max_in_flight});
     REQUIRE(schedule);
     CHECK(!validate(*schedule));
     const auto first_backward = std::find_if(schedule->ranks[0].begin(), schedule->ranks[0].end(),
                                              [](const Action& action) { return action.kind != ActionKind::forward; });
-    CHECK(first_backward - schedule->ranks[0].begin() == warm_up);
+    CHECK(first_backward - schedule->ranks[0].begin() == max_in_flight);
   }
-  const std::optional<Schedule> tight = made({.warm_up = 6, .memory = 2});
+  const std::optional<Schedule> tight = made({.max_in_flight = 6, .memory = 2});
   REQUIRE(tight);
   for (const double peak : simulate(*tight, {}).peak_memory) CHECK(peak <= 2);
-  CHECK(!made({.warm_up = 6, .memory = 0.5}));
+  CHECK(!made({.max_in_flight = 6, .memory = 0.5}));
 }
 
 }  // namespace heddle::test
