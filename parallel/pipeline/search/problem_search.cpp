@@ -52,10 +52,8 @@ void ProblemSearch::try_lists() {
       for (const bool alternates : {false, true}) {
         if (watch_->poll()) return;
         ++watch_->tried.list_schedules;
-        const ListRules rules{
-            .max_in_flight = max_in_flight, .memory = problem_->memory, .patience = patience, .alternates = alternates};
         std::optional<Schedule> schedule =
-            list_schedule(problem_->rank_of, problem_->micro_batches, problem_->costs, problem_->transfer, rules);
+            list_schedule(*problem_, {.max_in_flight = max_in_flight, .patience = patience, .alternates = alternates});
         if (!schedule) continue;
         const double makespan = makespan_of(*problem_, *schedule);
         take(fmt::format("warm-up {}", max_in_flight), makespan, std::move(*schedule));

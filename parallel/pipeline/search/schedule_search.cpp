@@ -188,7 +188,7 @@ class Search {
             .makespan = simulation.makespan,
             .span_bubble = simulation.timeline.span_bubble(),
             .peak_memory = peak,
-            .fits = !space_.memory || peak <= *space_.memory * (1 + 1e-9),
+            .fits = !space_.memory || peak <= with_rounding_margin(*space_.memory),
             .schedule = std::move(schedule)};
   }
 

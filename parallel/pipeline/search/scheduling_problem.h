@@ -14,6 +14,11 @@ constexpr std::size_t at_index(int index) {
   return static_cast<std::size_t>(index);
 }
 
+/// A bound on memory, with a margin for rounding.
+constexpr double with_rounding_margin(double memory) {
+  return memory * (1 + 1e-9);
+}
+
 struct SchedulingProblem {
   int micro_batches = 1;
   /// The rank of each stage, as in `Schedule`.
@@ -31,9 +36,8 @@ struct SchedulingProblem {
 
   int ranks() const { return static_cast<int>(stages_of.size()); }
   int stages() const { return static_cast<int>(rank_of.size()); }
-  /// The memory, with a margin for rounding.
-  double max_held() const { return memory * (1 + 1e-9); }
-  /// The average time of an action.
+  double max_held() const { return with_rounding_margin(memory); }
+  /// The average time of an action, in the units of the costs.
   double mean_action_time() const;
 };
 

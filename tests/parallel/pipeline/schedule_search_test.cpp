@@ -2,6 +2,7 @@
 #include "parallel/pipeline/search/schedule_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -231,20 +232,23 @@ TEST_CASE("one rank, one micro-batch and costs of zero are searched, too") {
 }
 
 TEST_CASE("list schedules: the micro-batches in flight open the step, and memory holds back") {
-  const std::vector<StageCosts> costs(3);
-  const auto made = [&](const ListRules& rules) { return list_schedule({0, 1, 2}, 6, costs, {}, rules); };
+  constexpr double unlimited = std::numeric_limits<double>::infinity();
+  const auto made = [](int max_in_flight, double memory) {
+    const std::vector<StageCosts> costs(3);
+    return list_schedule(scheduling_problem(6, {0, 1, 2}, costs, {}, memory), {.max_in_flight = max_in_flight});
+  };
   for (const int max_in_flight : {1, 2, 3, 5}) {
-    const std::optional<Schedule> schedule = made({.max_in_flight = max_in_flight});
+    const std::optional<Schedule> schedule = made(max_in_flight, unlimited);
     REQUIRE(schedule);
     CHECK(!validate(*schedule));
     const auto first_backward = std::find_if(schedule->ranks[0].begin(), schedule->ranks[0].end(),
                                              [](const Action& action) { return action.kind != ActionKind::forward; });
     CHECK(first_backward - schedule->ranks[0].begin() == max_in_flight);
   }
-  const std::optional<Schedule> tight = made({.max_in_flight = 6, .memory = 2});
+  const std::optional<Schedule> tight = made(6, 2);
   REQUIRE(tight);
   for (const double peak : simulate(*tight, {}).peak_memory) CHECK(peak <= 2);
-  CHECK(!made({.max_in_flight = 6, .memory = 0.5}));
+  CHECK(!made(6, 0.5));
 }
 
 }  // namespace heddle::test
