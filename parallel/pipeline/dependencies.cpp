@@ -22,10 +22,9 @@ class Walker {
  public:
   explicit Walker(const Schedule& schedule)
       : schedule_(schedule),
-        stride_(stage_stride(schedule.micro_batches, sizeof(unsigned char))),
-        states_(schedule.rank_of.size() * stride_),
-        has_broadcast_(static_cast<std::size_t>(schedule.micro_batches)),
-        arrived_(kinds_of_loss * static_cast<std::size_t>(schedule.micro_batches)),
+        states_(schedule),
+        has_broadcast_(at_index(schedule.micro_batches)),
+        arrived_(kinds_of_loss * at_index(schedule.micro_batches)),
         arrived_at_(schedule.ranks.size(), -1),
         queued_(schedule.ranks.size(), true),
         added_(additions(schedule)) {
@@ -38,41 +37,40 @@ class Walker {
     while (!queue_.empty()) {
       const int rank = queue_.back();
       queue_.pop_back();
-      queued_[at(rank)] = false;
+      queued_[at_index(rank)] = false;
       advance(rank, visit);
     }
     return std::move(walk_);
   }
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  unsigned char& states(int stage, int micro_batch) { return states_[at(stage) * stride_ + at(micro_batch)]; }
-  bool known(int stage, int micro_batch, CellState state) { return (states(stage, micro_batch) & state) != 0; }
+  bool known(int stage, int micro_batch, CellState state) { return (states_(stage, micro_batch) & state) != 0; }
   int& arrived(ActionKind loss, int micro_batch) {
-    return arrived_[at(static_cast<int>(loss) - static_cast<int>(ActionKind::loss)) * at(schedule_.micro_batches) +
-                    at(micro_batch)];
+    return arrived_[at_index(static_cast<int>(loss) - static_cast<int>(ActionKind::loss)) *
+                        at_index(schedule_.micro_batches) +
+                    at_index(micro_batch)];
   }
   bool all_arrived(ActionKind loss, int micro_batch) { return arrived(loss, micro_batch) == added_.loss_rank_count; }
 
   void wake(int rank) {
-    if (queued_[at(rank)]) return;
-    queued_[at(rank)] = true;
+    if (queued_[at_index(rank)]) return;
+    queued_[at_index(rank)] = true;
     queue_.push_back(rank);
   }
 
   void advance(int rank, const Visit& visit) {
-    const std::vector<Action>& list = schedule_.ranks[at(rank)];
-    int& next = walk_.reached[at(rank)];
+    const std::vector<Action>& list = schedule_.ranks[at_index(rank)];
+    int& next = walk_.reached[at_index(rank)];
     while (next < static_cast<int>(list.size())) {
       const int end = end_of_overlap(list, next);
       for (int i = next; i < end; ++i) {
-        if (const std::optional<Action> missing = missing_input(rank, list[at(i)])) {
-          walk_.waits_for[at(rank)] = *missing;
+        if (const std::optional<Action> missing = missing_input(rank, list[at_index(i)])) {
+          walk_.waits_for[at_index(rank)] = *missing;
           return;
         }
       }
       if (visit) visit(rank, next, end);
-      for (int i = next; i < end; ++i) finish(rank, list[at(i)]);
+      for (int i = next; i < end; ++i) finish(rank, list[at_index(i)]);
       next = end;
     }
   }
@@ -108,7 +106,7 @@ class Walker {
       case ActionKind::loss_broadcast:
         return missing_output(rank, i);
       case ActionKind::loss_sums:
-        if (!has_broadcast_[at(i)]) return Action{ActionKind::loss_broadcast, last, i};
+        if (!has_broadcast_[at_index(i)]) return Action{ActionKind::loss_broadcast, last, i};
         break;
       case ActionKind::loss_gradient:
         return missing_ranks(ActionKind::loss_sums, i);
@@ -141,8 +139,8 @@ class Walker {
   /// A rank arrives at an H once, when it first reaches it.
   std::optional<Action> missing_at_loss(int rank, int micro_batch) {
     if (const std::optional<Action> missing = missing_output(rank, micro_batch)) return missing;
-    if (arrived_at_[at(rank)] != micro_batch) {
-      arrived_at_[at(rank)] = micro_batch;
+    if (arrived_at_[at_index(rank)] != micro_batch) {
+      arrived_at_[at_index(rank)] = micro_batch;
       arrive(rank, ActionKind::loss, micro_batch);
     }
     return missing_ranks(ActionKind::loss, micro_batch);
@@ -152,7 +150,7 @@ class Walker {
     if (++arrived(loss, micro_batch) == added_.loss_rank_count) wake_others(rank);
   }
   void broadcast(int rank, int micro_batch) {
-    has_broadcast_[at(micro_batch)] = true;
+    has_broadcast_[at_index(micro_batch)] = true;
     wake_others(rank);
   }
   void wake_others(int rank) {
@@ -164,20 +162,20 @@ class Walker {
     const int s = action.stage;
     const int i = action.micro_batch;
     if (action.kind == ActionKind::forward) {
-      states(s, i) |= forward_done;
+      states_(s, i) |= forward_done;
       if (s + 1 < schedule_.stages() && (!added_.messages || schedule_.rank_at(s + 1, i) == rank))
         deliver_forward(s, i);
     } else if (is_backward(action.kind)) {
-      states(s, i) |= backward_done;
+      states_(s, i) |= backward_done;
       if (s > 0 && (!added_.messages || schedule_.rank_at(s - 1, i) == rank)) deliver_backward(s, i);
     } else if (action.kind == ActionKind::loss_broadcast) {
       if (schedule_.rank_at(s, i) == rank) broadcast(rank, i);
     } else if (action.kind == ActionKind::loss_sums || action.kind == ActionKind::loss_gradient) {
       arrive(rank, action.kind, i);
     } else if (action.kind == ActionKind::offload) {
-      states(s, i) |= offloaded;
+      states_(s, i) |= offloaded;
     } else if (action.kind == ActionKind::load) {
-      states(s, i) &= static_cast<unsigned char>(~offloaded);
+      states_(s, i) &= static_cast<unsigned char>(~offloaded);
     } else if (action.kind == ActionKind::send_forward) {
       deliver_forward(s, i);
     } else if (action.kind == ActionKind::send_backward) {
@@ -186,17 +184,16 @@ class Walker {
   }
 
   void deliver_forward(int stage, int micro_batch) {
-    states(stage, micro_batch) |= forward_arrived;
+    states_(stage, micro_batch) |= forward_arrived;
     wake(schedule_.rank_at(stage + 1, micro_batch));
   }
   void deliver_backward(int stage, int micro_batch) {
-    states(stage, micro_batch) |= backward_arrived;
+    states_(stage, micro_batch) |= backward_arrived;
     wake(schedule_.rank_at(stage - 1, micro_batch));
   }
 
   const Schedule& schedule_;
-  std::size_t stride_;
-  std::vector<unsigned char> states_;
+  PerCell<unsigned char> states_;
   std::vector<bool> has_broadcast_;  // for each micro-batch, whether the rank that has its output has taken J
   std::vector<int> arrived_;         // at each H, S and T: how many ranks
   std::vector<int> arrived_at_;      // for each rank, the H at which it arrived last
@@ -212,7 +209,7 @@ Additions additions(const Schedule& schedule) {
   Additions found;
   std::array<std::vector<int>, 2> loss_ranks;  // of each copy
   for (int rank = 0; rank < schedule.size(); ++rank)
-    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+    for (const Action& action : schedule.ranks[at_index(rank)]) {
       found.messages = found.messages || is_message(action.kind);
       if (!is_loss(action.kind)) continue;
       found.loss_in_parts = found.loss_in_parts || is_part_of_loss(action.kind);
@@ -236,7 +233,7 @@ int receiver_stage(const Schedule& schedule, const Action& action) {
 }
 
 int end_of_overlap(const std::vector<Action>& list, int first) {
-  auto last = static_cast<std::size_t>(first);
+  auto last = at_index(first);
   while (last + 1 < list.size() && list[last].overlaps_next) ++last;
   return static_cast<int>(last) + 1;
 }

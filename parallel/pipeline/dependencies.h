@@ -43,9 +43,32 @@ int end_of_overlap(const std::vector<Action>& list, int first);
 /// long.
 constexpr std::size_t stage_stride(int micro_batches, std::size_t bytes) {
   constexpr std::size_t line = 64;
-  const std::size_t lines = (static_cast<std::size_t>(micro_batches) * bytes + line - 1) / line;
+  const std::size_t lines = (at_index(micro_batches) * bytes + line - 1) / line;
   return (lines | 1) * line / bytes;
 }
+
+/// A value for each stage and micro-batch, whose stages are `stage_stride` apart.
+template <class T>
+class PerCell {
+ public:
+  PerCell() = default;
+  explicit PerCell(const Schedule& schedule, T value = {})
+      : stride_(stage_stride(schedule.micro_batches, sizeof(T))), values_(schedule.rank_of.size() * stride_, value) {}
+
+  decltype(auto) operator()(int stage, int micro_batch) {
+    return values_[at_index(stage) * stride_ + at_index(micro_batch)];
+  }
+  decltype(auto) operator()(int stage, int micro_batch) const {
+    return values_[at_index(stage) * stride_ + at_index(micro_batch)];
+  }
+  decltype(auto) operator()(const Action& action) { return (*this)(action.stage, action.micro_batch); }
+  decltype(auto) operator()(const Action& action) const { return (*this)(action.stage, action.micro_batch); }
+  bool empty() const { return values_.empty(); }
+
+ private:
+  std::size_t stride_ = 0;
+  std::vector<T> values_;
+};
 
 /// Where a walk over the lists ended.
 struct Walk {

@@ -29,8 +29,8 @@ class PipelineEngine::Execution {
   Execution(const PipelineProgram& program, PipelineStages& stages, Communicator& ranks, Device& device, Tracer& tracer,
             RankClock& clock)
       : schedule_(program.schedule),
-        actions_(schedule_.ranks[static_cast<std::size_t>(ranks.rank())]),
-        waits_(program.waits[static_cast<std::size_t>(ranks.rank())]),
+        actions_(schedule_.ranks[at_index(ranks.rank())]),
+        waits_(program.waits[at_index(ranks.rank())]),
         stages_(stages),
         ranks_(ranks),
         device_(device),

@@ -3,6 +3,7 @@
 // recomputation, the loss, sends and receives. The same lists are validated, drawn, simulated, planned and executed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,11 @@
 #include "framework/description/enum_table.h"
 
 namespace heddle {
+
+/// An index of a vector.
+constexpr std::size_t at_index(int index) {
+  return static_cast<std::size_t>(index);
+}
 
 /// In this order: is_loss and is_message test ranges of it.
 enum class ActionKind {
@@ -106,17 +112,14 @@ struct Schedule {
   const std::vector<int>& ranks_of_copy(int copy) const { return copy == 0 ? rank_of : second_rank_of; }
   /// Whether a rank has a copy of a stage.
   bool has_stage(int rank, int stage) const {
-    return rank_of[static_cast<std::size_t>(stage)] == rank ||
-           (copies() > 1 && second_rank_of[static_cast<std::size_t>(stage)] == rank);
+    return rank_of[at_index(stage)] == rank || (copies() > 1 && second_rank_of[at_index(stage)] == rank);
   }
   /// The place of a micro-batch's copy of a stage in an array with an element for each stage of each copy.
   std::size_t stage_index(int stage, int micro_batch) const {
-    return static_cast<std::size_t>(copy_of(micro_batch) * stages() + stage);
+    return at_index(copy_of(micro_batch) * stages() + stage);
   }
   /// The rank that has a stage for a micro-batch.
-  int rank_at(int stage, int micro_batch) const {
-    return ranks_of_copy(copy_of(micro_batch))[static_cast<std::size_t>(stage)];
-  }
+  int rank_at(int stage, int micro_batch) const { return ranks_of_copy(copy_of(micro_batch))[at_index(stage)]; }
   int size() const { return static_cast<int>(ranks.size()); }
   bool operator==(const Schedule&) const = default;
 };

@@ -88,7 +88,7 @@ template <class Alive>
 Schedule one_forward_after_each_backward(const ScheduleShape& shape, const Alive& alive) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     int forward = 0;
     for (int i = 0; i < shape.micro_batches; ++i) {
       const int end = std::min(shape.micro_batches, i + alive(rank));
@@ -109,7 +109,7 @@ Schedule one_forward_after_each_backward(const ScheduleShape& shape, const Alive
 Schedule naive(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     for (int i = 0; i < shape.micro_batches; ++i) {
       list.push_back({ActionKind::forward, rank, i});
       list.push_back({ActionKind::backward, rank, i});
@@ -127,7 +127,7 @@ Schedule naive(const ScheduleShape& shape) {
 Schedule gpipe(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     for (int i = 0; i < shape.micro_batches; ++i) list.push_back({ActionKind::forward, rank, i});
     for (int i = 0; i < shape.micro_batches; ++i) list.push_back({ActionKind::backward, rank, i});
   }

@@ -23,10 +23,9 @@ class PartsInTime {
   explicit PartsInTime(const Schedule& schedule)
       : schedule_(schedule),
         result_(schedule),
-        stride_(stage_stride(schedule.micro_batches, sizeof(double))),
-        forward_(schedule.rank_of.size() * stride_, never),
-        backward_(forward_.size(), never),
-        broadcasts_(at(schedule.micro_batches)),
+        forward_(schedule, never),
+        backward_(schedule, never),
+        broadcasts_(at_index(schedule.micro_batches)),
         sums_(broadcasts_.size()),
         gradients_(broadcasts_.size()),
         ranks_(schedule.ranks.size()) {
@@ -38,7 +37,7 @@ class PartsInTime {
     while (!queue_.empty()) {
       const Entry entry = queue_.top();
       queue_.pop();
-      RankState& state = ranks_[at(entry.rank)];
+      RankState& state = ranks_[at_index(entry.rank)];
       if (entry.number != state.number) continue;  // a later one replaces it
       if (entry.part)
         take_part(entry.rank, *entry.part, entry.begin);
@@ -46,8 +45,8 @@ class PartsInTime {
         take_actions(entry.rank, entry.begin);
     }
     for (int rank = 0; rank < schedule_.size(); ++rank)
-      if (ranks_[at(rank)].next != static_cast<int>(schedule_.ranks[at(rank)].size()) ||
-          ranks_[at(rank)].taken != order_.size())
+      if (ranks_[at_index(rank)].next != static_cast<int>(schedule_.ranks[at_index(rank)].size()) ||
+          ranks_[at_index(rank)].taken != order_.size())
         fail<InputError>("with_loss: the schedule cannot be executed");
     for (int rank = 0; rank < schedule_.size(); ++rank) broadcast_early(rank);
     return std::move(result_);
@@ -81,19 +80,18 @@ class PartsInTime {
     }
   };
 
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   static double duration(const Action& action) {
     if (is_offload_or_load(action.kind)) return 0;
     return action.kind == ActionKind::backward ? 2 : 1;
   }
-  std::size_t cell(const Action& action) const { return at(action.stage) * stride_ + at(action.micro_batch); }
   int last() const { return schedule_.stages() - 1; }
   Action part(ActionKind kind, int micro_batch) const { return {kind, last(), micro_batch}; }
   bool has_output(int rank, int micro_batch) const { return schedule_.rank_at(last(), micro_batch) == rank; }
 
   Collective& collective(const Action& part) {
-    if (part.kind == ActionKind::loss_broadcast) return broadcasts_[at(part.micro_batch)];
-    return part.kind == ActionKind::loss_sums ? sums_[at(part.micro_batch)] : gradients_[at(part.micro_batch)];
+    if (part.kind == ActionKind::loss_broadcast) return broadcasts_[at_index(part.micro_batch)];
+    return part.kind == ActionKind::loss_sums ? sums_[at_index(part.micro_batch)]
+                                              : gradients_[at_index(part.micro_batch)];
   }
   /// When all ranks have computed a part; never, as long as one has not.
   double end_of(const Collective& of_ranks) const { return of_ranks.ranks == schedule_.size() ? of_ranks.end : never; }
@@ -101,22 +99,22 @@ class PartsInTime {
   /// When the part of a rank has its input.
   double arrival_of(int rank, const Action& part) {
     const int i = part.micro_batch;
-    if (part.kind == ActionKind::loss_sums) return end_of(broadcasts_[at(i)]);
-    if (part.kind == ActionKind::loss_gradient) return end_of(sums_[at(i)]);
-    return has_output(rank, i) ? forward_[cell(part)] : 0;
+    if (part.kind == ActionKind::loss_sums) return end_of(broadcasts_[at_index(i)]);
+    if (part.kind == ActionKind::loss_gradient) return end_of(sums_[at_index(i)]);
+    return has_output(rank, i) ? forward_(part) : 0;
   }
   double arrival_of(const Action& action) {
     const int s = action.stage;
     const int i = action.micro_batch;
-    if (action.kind == ActionKind::forward) return s == 0 ? 0 : forward_[cell({action.kind, s - 1, i})];
+    if (action.kind == ActionKind::forward) return s == 0 ? 0 : forward_(s - 1, i);
     if (!is_backward(action.kind)) return 0;
-    return s == last() ? end_of(schedule_.has_loss_in_one_exchange ? sums_[at(i)] : gradients_[at(i)])
-                       : backward_[cell({action.kind, s + 1, i})];
+    return s == last() ? end_of(schedule_.has_loss_in_one_exchange ? sums_[at_index(i)] : gradients_[at_index(i)])
+                       : backward_(s + 1, i);
   }
 
   /// The parts that a rank may take next: the one that another rank has taken there, or else any.
   std::vector<Action> possible_parts(int rank) const {
-    const std::size_t taken = ranks_[at(rank)].taken;
+    const std::size_t taken = ranks_[at_index(rank)].taken;
     if (taken < order_.size()) return {order_[taken]};
     std::vector<Action> parts;
     if (gradients_count_ < broadcast_order_.size())
@@ -135,7 +133,7 @@ class PartsInTime {
 
   /// Puts what a rank does next into the queue, in place of what it would have done.
   void wake(int rank) {
-    RankState& state = ranks_[at(rank)];
+    RankState& state = ranks_[at_index(rank)];
     ++state.number;
     std::optional<Entry> best;
     const auto offer = [&](double arrival, int priority, const std::optional<Action>& part) {
@@ -144,12 +142,12 @@ class PartsInTime {
       if (!best || *best > entry) best = entry;
     };
     for (const Action& part : possible_parts(rank)) offer(arrival_of(rank, part), priority(part.kind), part);
-    const std::vector<Action>& list = schedule_.ranks[at(rank)];
+    const std::vector<Action>& list = schedule_.ranks[at_index(rank)];
     if (state.next < static_cast<int>(list.size())) {
       constexpr int after_parts = 3;
       double latest = 0;
       const int end = end_of_overlap(list, state.next);
-      for (int i = state.next; i < end; ++i) latest = std::max(latest, arrival_of(list[at(i)]));
+      for (int i = state.next; i < end; ++i) latest = std::max(latest, arrival_of(list[at_index(i)]));
       offer(latest, after_parts, std::nullopt);
     }
     if (best) queue_.push(*best);
@@ -159,11 +157,11 @@ class PartsInTime {
   }
 
   void take_part(int rank, const Action& part, double begin) {
-    RankState& state = ranks_[at(rank)];
+    RankState& state = ranks_[at_index(rank)];
     const bool is_first = state.taken == order_.size();
     if (is_first) add_to_order(part);
     ++state.taken;
-    result_.ranks[at(rank)].push_back(part);
+    result_.ranks[at_index(rank)].push_back(part);
     state.free = begin + (part.kind == ActionKind::loss_sums ? sums_time : 0);
     Collective& all = collective(part);
     all.end = std::max(all.end, state.free);
@@ -184,23 +182,23 @@ class PartsInTime {
   }
 
   void take_actions(int rank, double begin) {
-    RankState& state = ranks_[at(rank)];
-    const std::vector<Action>& list = schedule_.ranks[at(rank)];
+    RankState& state = ranks_[at_index(rank)];
+    const std::vector<Action>& list = schedule_.ranks[at_index(rank)];
     const int end = end_of_overlap(list, state.next);
     state.free = begin;
-    for (int i = state.next; i < end; ++i) state.free += duration(list[at(i)]);
-    append(result_.ranks[at(rank)], list, state.next, end);
+    for (int i = state.next; i < end; ++i) state.free += duration(list[at_index(i)]);
+    append(result_.ranks[at_index(rank)], list, state.next, end);
     const int first = std::exchange(state.next, end);
     for (int i = first; i < end; ++i) {
-      const Action& action = list[at(i)];
+      const Action& action = list[at_index(i)];
       if (action.kind == ActionKind::forward) {
-        forward_[cell(action)] = state.free;
+        forward_(action) = state.free;
         if (action.stage < last())
           wake(schedule_.rank_at(action.stage + 1, action.micro_batch));
         else
           ended_.push(action.micro_batch);
       } else if (is_backward(action.kind)) {
-        backward_[cell(action)] = state.free;
+        backward_(action) = state.free;
         if (action.stage > 0) wake(schedule_.rank_at(action.stage - 1, action.micro_batch));
       }
     }
@@ -211,7 +209,7 @@ class PartsInTime {
   /// moves each right behind the part before it. (If S did not wait for that place, schedules whose F and B take
   /// equally long would be up to a tenth slower.)
   void broadcast_early(int rank) {
-    std::vector<Action>& list = result_.ranks[at(rank)];
+    std::vector<Action>& list = result_.ranks[at_index(rank)];
     std::vector<Action> moved;
     std::size_t parts = 0;  // up to the last one in `moved`
     const auto append_broadcasts = [&] {
@@ -233,9 +231,8 @@ class PartsInTime {
 
   const Schedule& schedule_;
   Schedule result_;
-  std::size_t stride_;
-  std::vector<double> forward_;         // per stage and micro-batch: the end of its F
-  std::vector<double> backward_;        // the same of its B or I
+  PerCell<double> forward_;             // the end of F
+  PerCell<double> backward_;            // the end of B or I
   std::vector<Collective> broadcasts_;  // per micro-batch: J
   std::vector<Collective> sums_;        // S
   std::vector<Collective> gradients_;   // T

@@ -25,7 +25,7 @@ void check_can_offload(const Schedule& schedule) {
 
 /// For each stage of each copy, the time from F to B of all micro-batches together, if F, I and W take one unit.
 std::vector<double> waits_of_stages(const Schedule& schedule) {
-  std::vector<double> waits(static_cast<std::size_t>(schedule.copies() * schedule.stages()));
+  std::vector<double> waits(at_index(schedule.copies() * schedule.stages()));
   for (const std::vector<TimedAction>& timed : simulate(schedule, {}).timeline.ranks)
     for (const auto& [action, begin, end] : timed) {
       if (action.kind == ActionKind::forward) waits[schedule.stage_index(action.stage, action.micro_batch)] -= end;
@@ -36,14 +36,12 @@ std::vector<double> waits_of_stages(const Schedule& schedule) {
 
 /// For each stage of each copy, of how many micro-batches one is offloaded; 0: of none.
 std::vector<int> shares_of_stages(const Schedule& schedule, Offload mode) {
-  std::vector<int> shares(static_cast<std::size_t>(schedule.copies() * schedule.stages()),
-                          mode == Offload::all ? 1 : 0);
+  std::vector<int> shares(at_index(schedule.copies() * schedule.stages()), mode == Offload::all ? 1 : 0);
   if (mode == Offload::all) return shares;
   const std::vector<double> waits = waits_of_stages(schedule);
   std::vector<std::vector<std::size_t>> stages_of(schedule.ranks.size());
-  for (std::size_t stage = 0, copy = 0; copy < static_cast<std::size_t>(schedule.copies()); ++copy)
-    for (const int rank : schedule.ranks_of_copy(static_cast<int>(copy)))
-      stages_of[static_cast<std::size_t>(rank)].push_back(stage++);
+  for (std::size_t stage = 0, copy = 0; copy < at_index(schedule.copies()); ++copy)
+    for (const int rank : schedule.ranks_of_copy(static_cast<int>(copy))) stages_of[at_index(rank)].push_back(stage++);
   for (std::vector<std::size_t>& stages : stages_of) {
     std::stable_sort(stages.begin(), stages.end(), [&](std::size_t a, std::size_t b) { return waits[a] > waits[b]; });
     const std::size_t half = stages.size() / 2;

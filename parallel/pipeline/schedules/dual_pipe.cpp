@@ -129,9 +129,8 @@ Schedule dualpipe_v(const ScheduleShape& shape) {
   check_dualpipe_v("dualpipe_v", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, folded_stages(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    append_dual_pipe(
-        {schedule.ranks[static_cast<std::size_t>(rank)], {{{.stage = rank}, {.stage = 2 * shape.ranks - 1 - rank}}}},
-        shape.ranks, rank, shape.micro_batches);
+    append_dual_pipe({schedule.ranks[at_index(rank)], {{{.stage = rank}, {.stage = 2 * shape.ranks - 1 - rank}}}},
+                     shape.ranks, rank, shape.micro_batches);
   }
   return schedule;
 }
@@ -150,9 +149,8 @@ Schedule dualpipe(const ScheduleShape& shape) {
     const DualPipeRank::Direction down{.stage = rank, .first = 0, .step = 2};
     const DualPipeRank::Direction up{.stage = shape.ranks - 1 - rank, .first = 1, .step = 2};
     const bool enters_down = rank < half;
-    append_dual_pipe(
-        {schedule.ranks[static_cast<std::size_t>(rank)], enters_down ? std::array{down, up} : std::array{up, down}},
-        half, enters_down ? rank : shape.ranks - 1 - rank, shape.micro_batches / 2);
+    append_dual_pipe({schedule.ranks[at_index(rank)], enters_down ? std::array{down, up} : std::array{up, down}}, half,
+                     enters_down ? rank : shape.ranks - 1 - rank, shape.micro_batches / 2);
   }
   return schedule;
 }

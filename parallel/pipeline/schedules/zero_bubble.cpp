@@ -38,8 +38,7 @@ void check_zb_h2(std::string_view name, const ScheduleShape& shape) {
 Schedule zb_h1(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    append_one_stage(schedule.ranks[static_cast<std::size_t>(rank)], rank, shape.micro_batches, shape.ranks - rank,
-                     rank);
+    append_one_stage(schedule.ranks[at_index(rank)], rank, shape.micro_batches, shape.ranks - rank, rank);
   }
   return schedule;
 }
@@ -54,8 +53,7 @@ Schedule zb_h2(const ScheduleShape& shape) {
   check_zb_h2("zb_h2", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    append_one_stage(schedule.ranks[static_cast<std::size_t>(rank)], rank, shape.micro_batches,
-                     2 * (shape.ranks - rank) - 1, 2 * rank);
+    append_one_stage(schedule.ranks[at_index(rank)], rank, shape.micro_batches, 2 * (shape.ranks - rank) - 1, 2 * rank);
   }
   return schedule;
 }

@@ -1,18 +1,12 @@
 // What the schedulers of the search are given: which rank has which stage, the costs, and the memory.
 #pragma once
 
-#include <cstddef>
 #include <limits>
 #include <vector>
 
 #include "parallel/pipeline/simulation.h"
 
 namespace heddle {
-
-/// An index of a vector.
-constexpr std::size_t at_index(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 /// A bound on memory, with a margin for rounding.
 constexpr double with_rounding_margin(double memory) {
