@@ -32,7 +32,7 @@ class StepTimes {
   }
 
   TransferCosts transfer(const Action& from) const {
-    return costs_.transfer ? costs_.transfer(from.stage, receiver_stage(schedule_, from)) : TransferCosts{};
+    return costs_.transfer ? costs_.transfer(from.stage, receiver_stage(schedule_, from).value()) : TransferCosts{};
   }
 
   /// Adds the time of a step and its messages.
@@ -47,7 +47,7 @@ class StepTimes {
     for (int rank = 0; rank < schedule_.size(); ++rank)
       for (const Action& action : schedule_.ranks[at_index(rank)]) {
         add(rank, action, time);
-        if (receiver_stage(schedule_, action) < 0) continue;
+        if (!receiver_stage(schedule_, action)) continue;
         const auto [latency, occupancy] = transfer(action);
         time_of(time, CostKind::transfer) += latency + occupancy;
       }
@@ -140,8 +140,8 @@ class PathFinder {
     double link_begin = begin - times_.transfer(list[at_index(index)]).latency;
     for (int other = index; other >= 0; --other) {
       const Action& sent = list[at_index(other)];
-      const int to = receiver_stage(schedule_, sent);
-      if (to < 0 || schedule_.rank_at(to, sent.micro_batch) != step.rank) continue;
+      const std::optional<int> to = receiver_stage(schedule_, sent);
+      if (!to || schedule_.rank_at(*to, sent.micro_batch) != step.rank) continue;
       index = other;
       step.messages.push_back(list[at_index(index)]);
       link_begin -= times_.transfer(list[at_index(index)]).occupancy;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 namespace heddle {
 namespace {
@@ -223,13 +222,12 @@ Additions additions(const Schedule& schedule) {
   return found;
 }
 
-int receiver_stage(const Schedule& schedule, const Action& action) {
-  int to = -1;
-  if (action.kind == ActionKind::forward && action.stage + 1 < schedule.stages()) to = action.stage + 1;
-  if (is_backward(action.kind)) to = action.stage - 1;
-  if (to < 0) return -1;
+std::optional<int> receiver_stage(const Schedule& schedule, const Action& action) {
+  if (action.kind != ActionKind::forward && !is_backward(action.kind)) return std::nullopt;
+  const int to = action.kind == ActionKind::forward ? action.stage + 1 : action.stage - 1;
+  if (to < 0 || to == schedule.stages()) return std::nullopt;
   const auto rank = [&](int stage) { return schedule.rank_at(stage, action.micro_batch); };
-  return rank(to) == rank(action.stage) ? -1 : to;
+  return rank(to) == rank(action.stage) ? std::nullopt : std::optional(to);
 }
 
 int end_of_overlap(const std::vector<Action>& list, int first) {

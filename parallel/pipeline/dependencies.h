@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "parallel/pipeline/schedule.h"
@@ -31,8 +32,8 @@ struct Additions {
 };
 Additions additions(const Schedule& schedule);
 
-/// The stage to which the result of an action is sent: a neighbour on another rank; -1 if there is none.
-int receiver_stage(const Schedule& schedule, const Action& action);
+/// The stage to which the result of an action is sent: a neighbour on another rank, if there is one.
+std::optional<int> receiver_stage(const Schedule& schedule, const Action& action);
 
 /// The index after the last action that begins together with the one at `first`.
 int end_of_overlap(const std::vector<Action>& list, int first);

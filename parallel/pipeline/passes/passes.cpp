@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/passes/rewriting.h"
@@ -27,12 +29,12 @@ class MessageOrder {
       : schedule_(schedule), sent_(schedule.ranks.size()), forward_place_(schedule), backward_place_(schedule) {
     for (int rank = 0; rank < schedule.size(); ++rank) {
       for (const Action& action : schedule.ranks[at_index(rank)]) {
-        const int to = receiver_stage(schedule, action);
-        if (to < 0) continue;
-        std::vector<Action>& messages = sent_[at_index(rank)][schedule.rank_at(to, action.micro_batch)];
-        (action.kind == ActionKind::forward ? forward_place_ : backward_place_)(to, action.micro_batch) =
+        const std::optional<int> to = receiver_stage(schedule, action);
+        if (!to) continue;
+        std::vector<Action>& messages = sent_[at_index(rank)][schedule.rank_at(*to, action.micro_batch)];
+        (action.kind == ActionKind::forward ? forward_place_ : backward_place_)(*to, action.micro_batch) =
             messages.size();
-        messages.push_back(received(action, to));
+        messages.push_back(received(action, *to));
       }
     }
   }
@@ -41,10 +43,9 @@ class MessageOrder {
   /// sent before it. `taken` counts the messages that a rank has received from each other rank.
   void receive_for(int rank, const Action& action, std::map<int, std::size_t>& taken,
                    std::vector<Action>& result) const {
-    int from = -1;
-    if (action.kind == ActionKind::forward) from = action.stage - 1;
-    if (is_backward(action.kind) && action.stage + 1 < schedule_.stages()) from = action.stage + 1;
-    if (from < 0) return;
+    if (action.kind != ActionKind::forward && !is_backward(action.kind)) return;
+    const int from = action.kind == ActionKind::forward ? action.stage - 1 : action.stage + 1;
+    if (from < 0 || from == schedule_.stages()) return;
     const int sender = schedule_.rank_at(from, action.micro_batch);
     if (sender == rank) return;
     const std::vector<Action>& messages = sent_[at_index(sender)].at(rank);
@@ -98,7 +99,7 @@ Schedule with_communication(Schedule schedule, Receives receives) {
       append(result, list, first, end);
       for (int i = first; i < end; ++i) {
         const Action& action = list[at_index(i)];
-        if (receiver_stage(schedule, action) >= 0) result.push_back(sent(action));
+        if (receiver_stage(schedule, action)) result.push_back(sent(action));
       }
     }));
   }

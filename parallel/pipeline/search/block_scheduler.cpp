@@ -5,12 +5,6 @@
 
 namespace heddle {
 
-namespace {
-
-constexpr double not_possible = std::numeric_limits<double>::infinity();
-
-}  // namespace
-
 BlockScheduler::BlockScheduler(const SchedulingProblem& problem)
     : problem_(problem),
       rounding_(1e-9 * problem.mean_action_time()),
@@ -28,8 +22,8 @@ std::size_t BlockScheduler::cell(int stage, int micro_batch) const {
 
 void BlockScheduler::reset(const BlockRules& rules) {
   rules_ = &rules;
-  std::fill(input_arrival_.begin(), input_arrival_.end(), not_possible);
-  std::fill(gradient_arrival_.begin(), gradient_arrival_.end(), not_possible);
+  std::fill(input_arrival_.begin(), input_arrival_.end(), infinity);
+  std::fill(gradient_arrival_.begin(), gradient_arrival_.end(), infinity);
   std::fill(input_arrival_.begin(), input_arrival_.begin() + problem_.micro_batches, 0.0);
   std::fill(link_free_.begin(), link_free_.end(), 0.0);
   std::fill(stages_.begin(), stages_.end(), Stage{});
@@ -45,7 +39,7 @@ std::optional<BlockScheduler::Outcome> BlockScheduler::run(const BlockRules& rul
   for (std::int64_t left = std::int64_t{3} * problem_.stages() * problem_.micro_batches; left > 0; --left) {
     const auto first = std::min_element(choices_.begin(), choices_.end(),
                                         [](const Choice& a, const Choice& b) { return a.begin < b.begin; });
-    if (first->begin == not_possible) return std::nullopt;
+    if (first->begin == infinity) return std::nullopt;
     const auto rank = static_cast<int>(first - choices_.begin());
     execute(rank);
     if (ranks_[at_index(rank)].free + ranks_[at_index(rank)].work_left > limit) return std::nullopt;
@@ -69,7 +63,7 @@ double BlockScheduler::priority(ActionKind kind, int stage, int micro_batch) con
 
 /// The smallest priority of the rank's F and I that are left.
 double BlockScheduler::earliest_in_block(int rank) const {
-  double earliest = not_possible;
+  double earliest = infinity;
   for (const int stage : problem_.stages_of[at_index(rank)]) {
     const Stage& s = stages_[at_index(stage)];
     if (s.forward < problem_.micro_batches)
@@ -105,14 +99,14 @@ BlockScheduler::Fit BlockScheduler::fit(int rank, std::size_t chunk) const {
 void BlockScheduler::collect(int rank, Choice& without_weights) {
   collected_.clear();
   const double free = ranks_[at_index(rank)].free;
-  const double latest = rules_->lookahead == not_possible ? not_possible : earliest_in_block(rank) + rules_->lookahead;
+  const double latest = rules_->lookahead == infinity ? infinity : earliest_in_block(rank) + rules_->lookahead;
   const std::vector<int>& stages = problem_.stages_of[at_index(rank)];
   for (std::size_t chunk = 0; chunk < stages.size(); ++chunk) {
     const int stage = stages[chunk];
     const Stage& s = stages_[at_index(stage)];
     if (s.backward_input < s.forward) {
       const double arrival = gradient_arrival_[cell(stage, s.backward_input)];
-      if (arrival < not_possible)
+      if (arrival < infinity)
         collected_.push_back({ActionKind::backward_input, stage, std::max(free, arrival),
                               priority(ActionKind::backward_input, stage, s.backward_input)});
     }
@@ -121,7 +115,7 @@ void BlockScheduler::collect(int rank, Choice& without_weights) {
     const double arrival = input_arrival_[cell(stage, s.forward)];
     const Choice forward{ActionKind::forward, stage, std::max(free, arrival),
                          priority(ActionKind::forward, stage, s.forward)};
-    if (arrival == not_possible || forward.priority > latest) continue;
+    if (arrival == infinity || forward.priority > latest) continue;
     const Fit found = fit(rank, chunk);
     if (found == Fit::now) collected_.push_back(forward);
     if (found != Fit::after_weights) continue;
@@ -157,9 +151,9 @@ BlockScheduler::Choice BlockScheduler::next_weight(int rank) const {
 }
 
 bool BlockScheduler::takes_weight(const Choice& weight, const Choice& other, const Choice& without_weights) const {
-  if (weight.begin == not_possible) return false;
+  if (weight.begin == infinity) return false;
   const double gap = other.begin - weight.begin;
-  if (other.begin == not_possible ||
+  if (other.begin == infinity ||
       (gap > 0 && gap >= rules_->patience * problem_.costs[at_index(weight.stage)].backward_weight))
     return true;
   if (without_weights.begin <= other.begin &&

@@ -21,7 +21,7 @@ struct BlockRules {
   /// The time between two micro-batches.
   double period = 1;
   /// An F may come before an action of its rank that the block has earlier, by at most this time.
-  double lookahead = std::numeric_limits<double>::infinity();
+  double lookahead = infinity;
   /// The largest number of micro-batches between the first F and the last I of the model.
   int max_in_flight = std::numeric_limits<int>::max();
   /// A rank that could compute a W waits instead for an F or I that is ready within this part of the W's time.
@@ -30,7 +30,7 @@ struct BlockRules {
   /// part of the action's time.
   double order_patience = 0;
   /// A W comes before an F or I that the block has later than the W's I by more than this.
-  double weight_delay = std::numeric_limits<double>::infinity();
+  double weight_delay = infinity;
 };
 
 class BlockScheduler {
@@ -44,7 +44,7 @@ class BlockScheduler {
   };
 
   /// Empty if there is not enough memory, or if the makespan would exceed `limit`, which saves the rest of the work.
-  std::optional<Outcome> run(const BlockRules& rules, double limit = std::numeric_limits<double>::infinity());
+  std::optional<Outcome> run(const BlockRules& rules, double limit = infinity);
   /// The schedule of the last run, if it gave an outcome.
   Schedule schedule() const;
   /// The number of actions that have been scheduled in all runs: a measure of the time that they took.
@@ -64,8 +64,8 @@ class BlockScheduler {
   struct Choice {
     ActionKind kind = ActionKind::forward;
     int stage = 0;
-    double begin = std::numeric_limits<double>::infinity();
-    double priority = std::numeric_limits<double>::infinity();  // the smallest one is first
+    double begin = infinity;
+    double priority = infinity;  // the smallest one is first
   };
   enum class Fit { now, after_weights, never };
 

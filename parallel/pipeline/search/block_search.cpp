@@ -4,14 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 namespace heddle {
 
 namespace {
 
-constexpr double unlimited = std::numeric_limits<double>::infinity();
 /// The number of candidates that are kept, and of those that are improved.
 constexpr std::size_t kept = 24;
 constexpr std::size_t improved = 4;
@@ -86,7 +84,7 @@ void BlockSearch::place(Candidate& candidate) const {
 void BlockSearch::try_out(Candidate candidate) {
   place(candidate);
   ++watch_.tried.blocks;
-  const double limit = best_.size() < kept ? unlimited : best_.back().outcome.makespan;
+  const double limit = best_.size() < kept ? infinity : best_.back().outcome.makespan;
   const std::optional<BlockScheduler::Outcome> outcome = scheduler_.run(candidate.rules, limit);
   if (!outcome) return;
   candidate.outcome = *outcome;
@@ -98,7 +96,7 @@ void BlockSearch::try_out(Candidate candidate) {
 /// Blocks with the constant speeds of V-Min, V-Half and V-ZB, and with speeds between these.
 std::vector<BlockSearch::Candidate> BlockSearch::simplest() const {
   std::vector<Candidate> all;
-  for (const double lookahead : {unlimited, period_, 0.0})
+  for (const double lookahead : {infinity, period_, 0.0})
     for (const double order_patience : {0.0, 0.9})
       for (int down = 1; down <= 5; ++down)
         for (const int turn : {1, 2}) {
@@ -145,7 +143,7 @@ std::vector<BlockSearch::Candidate> BlockSearch::without_collisions() const {
                           .last = 1 + phases / 36,
                           .with_transfers = false};
       if (collides(speeds)) continue;
-      for (const double weight_delay : {unlimited, 2 * slot_}) {
+      for (const double weight_delay : {infinity, 2 * slot_}) {
         Candidate candidate{.steps = steps_of(speeds), .rules = {}, .outcome = {}};
         candidate.rules.lookahead = 0;
         candidate.rules.weight_delay = weight_delay;
@@ -207,13 +205,13 @@ void BlockSearch::change(Candidate& candidate, RandomNumbers& random) const {
     std::vector<double>& steps = what < 9 ? candidate.steps.forward : candidate.steps.backward;
     steps[at_index(random.below(problem_.stages()))] += 0.5 * (random.below(9) - 4) * slot_;
   } else if (what == 17) {
-    rules.lookahead = random.below(2) == 0 ? unlimited : 0.25 * random.below(13) * rules.period;
+    rules.lookahead = random.below(2) == 0 ? infinity : 0.25 * random.below(13) * rules.period;
   } else if (what == 18) {
     (random.below(2) == 0 ? rules.patience : rules.order_patience) = one_of(patiences, random);
   } else if (random.below(2) == 0) {
     rules.max_in_flight = 1 + random.below(3 * problem_.ranks());
   } else {
-    rules.weight_delay = random.below(3) > 0 ? unlimited : random.below(20) * slot_;
+    rules.weight_delay = random.below(3) > 0 ? infinity : random.below(20) * slot_;
   }
 }
 

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <utility>
 #include <vector>
 
 namespace heddle {
 
 namespace {
-
-constexpr double never = std::numeric_limits<double>::infinity();
 
 class ListScheduler {
  public:
@@ -30,7 +27,7 @@ class ListScheduler {
     for (std::size_t left = 3 * stages_.size() * at_index(problem_.micro_batches); left > 0; --left) {
       const Choice first = *std::min_element(choices_.begin(), choices_.end(),
                                              [](const Choice& a, const Choice& b) { return a.begin < b.begin; });
-      if (first.begin == never) return std::nullopt;
+      if (first.begin == infinity) return std::nullopt;
       execute(first);
     }
     return std::move(schedule_);
@@ -39,7 +36,7 @@ class ListScheduler {
  private:
   struct Stage {
     explicit Stage(int micro_batches)
-        : input_arrival(at_index(micro_batches), never), gradient_arrival(at_index(micro_batches), never) {}
+        : input_arrival(at_index(micro_batches), infinity), gradient_arrival(at_index(micro_batches), infinity) {}
     std::vector<double> input_arrival;
     std::vector<double> gradient_arrival;
     // The next micro-batch of each kind of action.
@@ -57,7 +54,7 @@ class ListScheduler {
   struct Choice {
     ActionKind kind = ActionKind::forward;
     int stage = 0;
-    double begin = never;
+    double begin = infinity;
   };
 
   const StageCosts& costs_of(int stage) const { return problem_.costs[at_index(stage)]; }
@@ -91,19 +88,19 @@ class ListScheduler {
 
   double forward_arrival(int rank, int stage) const {
     const Stage& s = stages_[at_index(stage)];
-    if (s.forward == problem_.micro_batches) return never;
+    if (s.forward == problem_.micro_batches) return infinity;
     // The first stage decides how many micro-batches are in flight; a rank leaves room for one micro-batch in its later
     // stages.
-    if (stage == 0 && s.forward - s.backward_input >= rules_.max_in_flight) return never;
+    if (stage == 0 && s.forward - s.backward_input >= rules_.max_in_flight) return infinity;
     double room = 0;
     for (const int other : problem_.stages_of[at_index(rank)])
       if (other >= stage) room += costs_of(other).activations;
-    if (ranks_[at_index(rank)].held + room > problem_.max_held()) return never;
+    if (ranks_[at_index(rank)].held + room > problem_.max_held()) return infinity;
     return s.input_arrival[at_index(s.forward)];
   }
 
   double gradient_arrival(const Stage& stage) const {
-    return stage.backward_input == problem_.micro_batches ? never
+    return stage.backward_input == problem_.micro_batches ? infinity
                                                           : stage.gradient_arrival[at_index(stage.backward_input)];
   }
 

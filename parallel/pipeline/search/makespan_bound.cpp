@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <queue>
 #include <vector>
 
 namespace heddle {
 
 namespace {
-
-constexpr double no_bound = std::numeric_limits<double>::infinity();
 
 /// The times of a micro-batch that has all ranks to itself: when each of its actions begins, and the time from the
 /// action's end to the end of the last one that must follow.
@@ -67,7 +64,7 @@ double one_machine(std::vector<MachineJob> jobs) {
     for (; next < jobs.size() && jobs[next].begin <= time; ++next) ready.push(jobs[next]);
     MachineJob job = ready.top();
     ready.pop();
-    const double until = next < jobs.size() ? jobs[next].begin : no_bound;
+    const double until = next < jobs.size() ? jobs[next].begin : infinity;
     const double run = std::min(job.seconds, until - time);
     time += run;
     job.seconds -= run;
@@ -96,7 +93,7 @@ class BoundedRank {
         memory_(usable_memory()) {}
 
   double bound() const {
-    if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.max_held()) return no_bound;
+    if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.max_held()) return infinity;
     return std::max(one_machine(jobs()), occupied_memory());
   }
 
@@ -126,7 +123,7 @@ class BoundedRank {
     const double one = costs(0).activations;
     for (std::size_t k = 0; k < stages_.size(); ++k)
       if (costs(k).activations != one || costs(k).weight_inputs != one) return problem_.max_held();
-    return one > 0 && problem_.memory < no_bound ? one * std::floor(problem_.max_held() / one) : no_bound;
+    return one > 0 && problem_.memory < infinity ? one * std::floor(problem_.max_held() / one) : infinity;
   }
 
   double slowest(double StageCosts::*cost, int first_stage, int last_stage) const {
@@ -161,14 +158,14 @@ class BoundedRank {
 
   double per_memory(double seconds, double memory) const {
     if (seconds == 0) return 0;
-    return memory > 0 ? seconds / memory * memory_ : no_bound;
+    return memory > 0 ? seconds / memory * memory_ : infinity;
   }
 
   /// The work on micro-batches that have left the first `chunks` stages of the rank, whose activations are all held.
   double work_beyond(std::size_t chunks) const {
     const double each = sum(chunks, [](const StageCosts& c) { return c.activations; });
     double micro_batches = problem_.micro_batches;
-    if (each > 0 && memory_ < no_bound) micro_batches = std::min(micro_batches, std::floor(problem_.max_held() / each));
+    if (each > 0 && memory_ < infinity) micro_batches = std::min(micro_batches, std::floor(problem_.max_held() / each));
     double one = 0;
     for (std::size_t k = chunks; k < stages_.size(); ++k)
       one += costs(k).forward + costs(k).backward_input + costs(k).backward_weight;
@@ -194,7 +191,7 @@ class BoundedRank {
       // Before the next stage's first F, room for one micro-batch of the later stages has been left.
       const double later = sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) -
                            sum(k + 1, [](const StageCosts& c) { return c.activations; });
-      const double share = memory_ < no_bound ? std::max(0.0, 1 - later / memory_) : 1;
+      const double share = memory_ < infinity ? std::max(0.0, 1 - later / memory_) : 1;
       add(windows, begin(alone_.forward, k + 1), std::min(most * share, all));
     }
     return windows;
@@ -219,7 +216,7 @@ class BoundedRank {
   }
 
   double occupied_memory() const {
-    if (memory_ == no_bound || memory_ <= 0) return 0;
+    if (memory_ == infinity || memory_ <= 0) return 0;
     double occupied = 0;
     for (std::size_t k = 0; k < stages_.size(); ++k) {
       const StageCosts& c = costs(k);
@@ -245,7 +242,7 @@ double makespan_bound(const SchedulingProblem& problem) {
   double bound = 0;
   for (const BoundedRank& rank : ranks) bound = std::max(bound, rank.bound());
   // A larger bound proves that longer windows do not overlap.
-  for (double before = -1; before < bound && bound < no_bound;) {
+  for (double before = -1; before < bound && bound < infinity;) {
     before = bound;
     for (const BoundedRank& rank : ranks) bound = rank.bound_with_idle_time(bound);
   }

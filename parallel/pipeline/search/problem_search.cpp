@@ -67,7 +67,7 @@ void ProblemSearch::take_block() {
 }
 
 void ProblemSearch::begin(std::int64_t actions, RandomNumbers& random) {
-  if (bound_ == std::numeric_limits<double>::infinity()) return;
+  if (bound_ == infinity) return;
   try_lists();
   if (is_finished()) return;
   if (short_blocks_) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,9 @@ namespace {
 constexpr int farthest = 8;
 /// The weight of the ranks' average end in the objective, which distinguishes schedules of equal makespan.
 constexpr double weight_of_ends = 0.05;
+
+/// The number of no action.
+constexpr int no_action = -1;
 
 /// The times of a schedule whose actions are numbered.
 class Timing {
@@ -70,15 +72,13 @@ class Timing {
   double makespan() const { return makespan_; }
   double cost() const { return cost_; }
   double end_of(int rank) const { return free_[at_index(rank)]; }
-  /// The action whose result this one waits for; -1 if it waits for its rank.
+  /// The action whose result this one waits for; `no_action` if it waits for its rank.
   int waits_for(int action) const { return waits_for_[at_index(action)]; }
   std::int64_t actions_timed() const { return actions_timed_; }
 
  private:
-  static constexpr double not_yet = std::numeric_limits<double>::infinity();
-
   void reset(const std::vector<std::vector<int>>& lists) {
-    std::fill(arrivals_.begin(), arrivals_.end(), not_yet);
+    std::fill(arrivals_.begin(), arrivals_.end(), infinity);
     std::fill(arrivals_.begin(), arrivals_.begin() + problem_.micro_batches, 0.0);
     std::fill(link_free_.begin(), link_free_.end(), 0.0);
     left_ = 0;
@@ -103,8 +103,8 @@ class Timing {
     for (; next < static_cast<int>(list.size()); ++next) {
       const int action = list[at_index(next)];
       const double arrival = arrival_of(action);
-      if (arrival == not_yet) return true;
-      waits_for_[at_index(action)] = arrival > free ? source(action) : -1;
+      if (arrival == infinity) return true;
+      waits_for_[at_index(action)] = arrival > free ? source(action) : no_action;
       free = std::max(free, arrival) + seconds_[at_index(action)];
       double& work_left = work_left_[at_index(rank)];
       work_left -= seconds_[at_index(action)];
@@ -174,12 +174,12 @@ class Annealing {
   }
 
   double makespan() {
-    timing_.run(lists_, std::numeric_limits<double>::infinity());
+    timing_.run(lists_, infinity);
     return timing_.makespan();
   }
 
   Reordered run(const Reordering& how, SearchWatch& watch) {
-    timing_.run(lists_, std::numeric_limits<double>::infinity());
+    timing_.run(lists_, infinity);
     double current = timing_.cost();
     double best_cost = current;
     double best_makespan = timing_.makespan();
@@ -281,7 +281,7 @@ class Annealing {
   /// The actions of a critical path that wait for the one before them in their rank's list.
   void find_critical() {
     critical_.clear();
-    int action = -1;
+    int action = no_action;
     int candidates = 0;
     for (int rank = 0; rank < problem_.ranks(); ++rank) {
       const std::vector<int>& list = lists_[at_index(rank)];
@@ -289,8 +289,8 @@ class Annealing {
       if (list.empty() || timing_.end_of(rank) < timing_.makespan()) continue;
       if (random_.below(++candidates) == 0) action = list.back();
     }
-    while (action >= 0) {
-      if (const int source = timing_.waits_for(action); source >= 0) {
+    while (action != no_action) {
+      if (const int source = timing_.waits_for(action); source != no_action) {
         action = source;
         continue;
       }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -124,16 +123,15 @@ class Search {
   void add_placement(int micro_batches, std::string_view name, std::vector<int> rank_of, int chunks) {
     const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
     const SimulationCosts costs = costs_of(space_, {.micro_batches = micro_batches, .rank_of = rank_of, .ranks = {}});
-    placements_.push_back(
-        {name, shape,
-         ProblemSearch(scheduling_problem(micro_batches, std::move(rank_of), costs.stages, costs.transfer(0, 1),
-                                          space_.memory.value_or(std::numeric_limits<double>::infinity())),
-                       watch_)});
+    placements_.push_back({name, shape,
+                           ProblemSearch(scheduling_problem(micro_batches, std::move(rank_of), costs.stages,
+                                                            costs.transfer(0, 1), space_.memory.value_or(infinity)),
+                                         watch_)});
   }
 
   static double best_of(const StagePlacement& placement) {
     const auto& best = placement.search.best();
-    return best ? best->makespan : std::numeric_limits<double>::infinity();
+    return best ? best->makespan : infinity;
   }
 
   /// All placements a little, those with the smallest bound first, then the best ones to the end. One that cannot beat
@@ -152,7 +150,7 @@ class Search {
         space_.effort * std::min(std::max(max_actions, min_schedulings * cells), max_schedulings * cells);
     const double expected_placements = std::max(7.0, static_cast<double>(order.size()) / 3);
     RandomNumbers random(1);
-    double best = std::numeric_limits<double>::infinity();
+    double best = infinity;
     for (StagePlacement* const placement : order) {
       if (watch_.poll()) return;
       if (placement->search.bound() >= best - rounding_ / space_.micro_batches) continue;

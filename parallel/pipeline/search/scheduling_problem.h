@@ -8,6 +8,9 @@
 
 namespace heddle {
 
+/// A time that never comes, or a bound that does not bind.
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
 /// A bound on memory, with a margin for rounding.
 constexpr double with_rounding_margin(double memory) {
   return memory * (1 + 1e-9);
@@ -22,7 +25,7 @@ struct SchedulingProblem {
   /// The costs of a transfer between two stages on different ranks.
   TransferCosts transfer;
   /// A bound on the activations and weight inputs that each rank holds.
-  double memory = std::numeric_limits<double>::infinity();
+  double memory = infinity;
   /// The stages of each rank, in ascending order.
   std::vector<std::vector<int>> stages_of;
   /// The time that each rank computes.
