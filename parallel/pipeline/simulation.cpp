@@ -330,7 +330,7 @@ class Simulator {
       if (!timed.empty()) begin = std::min(begin, timed.front().begin);
       end = std::max(end, (costs_.barrier_before_optimizer ? last : free_[at_index(rank)]) + optimizer_seconds(rank));
     }
-    simulation.makespan = std::max(0.0, end - begin);
+    simulation.step_time = std::max(0.0, end - begin);
     simulation.timeline = std::move(timeline_);
     return simulation;
   }
@@ -358,12 +358,12 @@ class Simulator {
 
 }  // namespace
 
-std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const int> rank_of) {
+std::vector<StageCosts> costs_per_stage(const StageCosts& of_rank, std::span<const int> rank_of) {
   std::map<int, int> stages;  // the number of each rank's stages
   for (const int r : rank_of) ++stages[r];
   std::vector<StageCosts> costs;
   for (const int r : rank_of) {
-    StageCosts& stage = costs.emplace_back(rank);
+    StageCosts& stage = costs.emplace_back(of_rank);
     for (double StageCosts::*shared :
          {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute,
           &StageCosts::optimizer, &StageCosts::offload, &StageCosts::activations, &StageCosts::weight_inputs})

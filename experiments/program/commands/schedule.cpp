@@ -108,7 +108,7 @@ Schedule from_file(const ScheduleCommand& command) {
   return from_csv(read_file(command.file, max_csv_bytes), command.file.string());
 }
 
-/// Simulates the schedule; with `costs` from shared_by_stages.
+/// Simulates the schedule; with `costs` from costs_per_stage.
 ScheduleReport report_of(const ScheduleCommand& command, std::string name, Schedule schedule,
                          const SimulationCosts& costs) {
   ScheduleReport report{std::move(name), std::move(schedule), {}, {}};
@@ -164,7 +164,7 @@ ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
   const double exchange = costs.transfer.latency;
   if (command.head == HeadWork::at_once) rank.loss += 3 * exchange;  // embeddings, sums, gradient
   rank.offload = offload_cost_of(command, schedule);
-  SimulationCosts simulated{.stages = shared_by_stages(rank, schedule.rank_of)};
+  SimulationCosts simulated{.stages = costs_per_stage(rank, schedule.rank_of)};
   simulated.loss_messages = {.outputs = exchange, .sums = exchange, .gradient = exchange};
   simulated.transfer = [transfer = costs.transfer](int, int) { return transfer; };
   std::string name = command.file.empty() ? command.name : command.file.string();

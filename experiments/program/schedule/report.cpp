@@ -59,7 +59,7 @@ std::string schedule_title(const ScheduleReport& report) {
 std::string schedule_figures(const ScheduleReport& report) {
   const Simulation& simulation = report.simulation;
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
-  return figure("makespan", plain_number(simulation.makespan), "from the first action to the end of the last") +
+  return figure("makespan", plain_number(simulation.step_time), "from the first action to the end of the last") +
          figure("span bubble", percent(simulation.timeline.span_bubble()),
                 "idle time between a rank's first and last action, as papers report it") +
          figure("idle", percent(simulation.timeline.idle_fraction()), "share of all ranks' time within the makespan") +
@@ -81,7 +81,7 @@ std::string schedule_json(const ScheduleReport& report) {
                    {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},
                    {"copies", report.schedule.copies()},
                    {"micro_batches", report.schedule.micro_batches},
-                   {"makespan", simulation.makespan},
+                   {"makespan", simulation.step_time},
                    {"span_bubble", simulation.timeline.span_bubble()},
                    {"idle_fraction", simulation.timeline.idle_fraction()},
                    {"peak_activations", simulation.peak_activations},

@@ -320,10 +320,10 @@ double ideal_speedup(Schedule schedule, Recompute recompute) {
   schedule = without_loss(std::move(schedule));
   const ScheduleShape shape{.ranks = schedule.size()};
   const double naive_seconds =
-      is_forward_only(schedule) ? shape.ranks : simulate(with_recompute(naive(shape), recompute), {}).makespan;
+      is_forward_only(schedule) ? shape.ranks : simulate(with_recompute(naive(shape), recompute), {}).step_time;
   // A rank with several stages has as much work as a rank with one.
   const double chunks = static_cast<double>(schedule.stages()) / static_cast<double>(schedule.size());
-  return naive_seconds * schedule.micro_batches * chunks / simulate(schedule, {}).makespan;
+  return naive_seconds * schedule.micro_batches * chunks / simulate(schedule, {}).step_time;
 }
 
 KeptMicroBatches kept_micro_batches(Schedule schedule) {
@@ -333,12 +333,12 @@ KeptMicroBatches kept_micro_batches(Schedule schedule) {
   });
   KeptMicroBatches kept{
       .values =
-          simulate(schedule, {.stages = shared_by_stages({.weight_inputs = 0}, schedule.rank_of)}).peak_activations,
+          simulate(schedule, {.stages = costs_per_stage({.weight_inputs = 0}, schedule.rank_of)}).peak_activations,
       .inputs = std::vector<double>(schedule.ranks.size())};
   if (recomputes)
     kept.inputs =
         simulate(schedule,
-                 {.stages = shared_by_stages({.activations = 0, .weight_inputs = 0, .input = 1}, schedule.rank_of)})
+                 {.stages = costs_per_stage({.activations = 0, .weight_inputs = 0, .input = 1}, schedule.rank_of)})
             .peak_memory;
   return kept;
 }

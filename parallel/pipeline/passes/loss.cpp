@@ -189,7 +189,7 @@ Schedule with_loss_by_time(Schedule schedule) {
 
 /// If F, I, W and R take one unit, B two and H none.
 double makespan(const Schedule& schedule) {
-  return simulate(schedule, {}).makespan;
+  return simulate(schedule, {}).step_time;
 }
 
 Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {

@@ -183,7 +183,7 @@ class Search {
     const double peak = *std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
     return {.name = std::move(name),
             .shape = shape,
-            .makespan = simulation.makespan,
+            .makespan = simulation.step_time,
             .span_bubble = simulation.timeline.span_bubble(),
             .peak_memory = peak,
             .fits = !space_.memory || peak <= with_rounding_margin(*space_.memory),
@@ -212,7 +212,7 @@ class Search {
 
 SimulationCosts costs_of(const ScheduleSearchSpace& space, const Schedule& schedule) {
   const double factor = static_cast<double>(space.micro_batches) / schedule.micro_batches;
-  SimulationCosts costs{.stages = shared_by_stages(scaled(space.costs, factor), schedule.rank_of)};
+  SimulationCosts costs{.stages = costs_per_stage(scaled(space.costs, factor), schedule.rank_of)};
   costs.transfer =
       [transfer = TransferCosts{.latency = space.transfer.latency, .occupancy = space.transfer.occupancy * factor}](
           int, int) { return transfer; };

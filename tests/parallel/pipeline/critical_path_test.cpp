@@ -68,7 +68,7 @@ double makespan_with(const Case& drawn, CostKind kind, double factor) {
     transfer = {.latency = factor * transfer.latency, .occupancy = factor * transfer.occupancy};
     costs.transfer = [transfer](int, int) { return transfer; };
   }
-  return simulate(drawn.schedule, costs).makespan;
+  return simulate(drawn.schedule, costs).step_time;
 }
 
 }  // namespace
@@ -88,8 +88,8 @@ TEST_CASE("critical path: its actions and messages follow each other without gap
     REQUIRE(!path.steps.empty());
     CHECK(timed(path.steps.front()).begin == 0);
     CHECK(path.steps.front().messages.empty());
-    CHECK(timed(path.steps.back()).end == close_to(simulation.makespan));
-    CHECK(sum(path.time) == close_to(simulation.makespan));
+    CHECK(timed(path.steps.back()).end == close_to(simulation.step_time));
+    CHECK(sum(path.time) == close_to(simulation.step_time));
     const auto [latency, occupancy] = drawn.costs.transfer(0, 1);
     for (std::size_t k = 1; k < path.steps.size(); ++k) {
       const CriticalStep& before = path.steps[k - 1];
@@ -114,7 +114,7 @@ TEST_CASE("critical path: the makespan falls with the gain until another path is
     CAPTURE(i);
     const Case drawn = random_case(random);
     CAPTURE(drawn.name);
-    const double makespan = simulate(drawn.schedule, drawn.costs).makespan;
+    const double makespan = simulate(drawn.schedule, drawn.costs).step_time;
     for (const CostEffect& effect : cost_effects(drawn.schedule, drawn.costs)) {
       CAPTURE(name_of(effect.kind));
       ++effects;

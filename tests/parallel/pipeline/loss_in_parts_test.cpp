@@ -51,7 +51,7 @@ std::ptrdiff_t place_of(const Schedule& schedule, int rank, const Action& action
 }
 
 double makespan(const Schedule& schedule, const StageCosts& costs) {
-  return simulate(schedule, {.stages = {costs}}).makespan;
+  return simulate(schedule, {.stages = {costs}}).step_time;
 }
 
 }  // namespace
@@ -133,7 +133,7 @@ TEST_CASE(
   CHECK(last[3].begin == 115);
   CHECK(last[4].begin == 1115);
   CHECK(first[4].begin == 1117);
-  CHECK(simulation.makespan == 1119);
+  CHECK(simulation.step_time == 1119);
   // A slow rank's S delays the T of all, and no more.
   all.speed = {0.5};
   CHECK(simulate(schedule, all).timeline.ranks[1][3].begin == 1 + 2 + 10 + 6 + 100);

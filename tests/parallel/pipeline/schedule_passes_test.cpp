@@ -87,7 +87,7 @@ TEST_CASE("with_loss: the H of eager_1f1b divide it into periods without message
 }
 
 TEST_CASE("with_loss: H follows the last stage's F where weight parts fill the gaps: by periods, zb_h2 takes 22") {
-  CHECK(simulate(with_loss(zb_h2({3, 6}), LossForm::on_all), {}).makespan == 20);
+  CHECK(simulate(with_loss(zb_h2({3, 6}), LossForm::on_all), {}).step_time == 20);
 }
 
 TEST_CASE("with_loss: a head on all ranks adds m times its own time to eager_1f1b, for all costs of F, B and H") {
@@ -103,7 +103,7 @@ TEST_CASE("with_loss: a head on all ranks adds m times its own time to eager_1f1
       costs.backward_weight = backward;
       costs.loss = loss;
       const auto makespan = [&](const Schedule& schedule) {
-        return simulate(with_loss(schedule, LossForm::on_all), {{costs}}).makespan;
+        return simulate(with_loss(schedule, LossForm::on_all), {{costs}}).step_time;
       };
       CHECK(makespan(eager_1f1b({p, m})) == close_to((m + p - 1) * (2 + 2 * backward) + m * loss));
       // The periods of 1f1b have equally much work if F and B take equally long.

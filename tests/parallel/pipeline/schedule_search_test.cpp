@@ -65,7 +65,7 @@ TEST_CASE("every schedule of the search can be executed, in the order of the mic
       CHECK(!validate(w.schedule));
       CHECK(visits_in_order(w.schedule));
       const Simulation simulation = simulate(w.schedule, costs_of(searched, w.schedule));
-      CHECK(simulation.makespan == w.makespan);
+      CHECK(simulation.step_time == w.makespan);
       CHECK(*std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end()) == w.peak_memory);
       CHECK(w.fits == (!memory || w.peak_memory <= *memory + 1e-6));
       CHECK(w.schedule.micro_batches == w.shape.micro_batches);

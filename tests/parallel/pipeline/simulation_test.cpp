@@ -60,7 +60,7 @@ TEST_CASE("an action begins when the one before it has ended and its input is th
   const Simulation simulation = simulate(schedule, costs(two_three_four));
   CHECK(times(simulation, 0) == "0F0 0-2  0F1 2-4  0I0 7-10  0W0 10-14  0B1 20-27");
   CHECK(times(simulation, 1) == "1F0 2-4  1I0 4-7  1F1 7-9  1W0 9-13  1B1 13-20");
-  CHECK(simulation.makespan == 27);
+  CHECK(simulation.step_time == 27);
   CHECK(simulation.timeline.makespan() == 27);
   CHECK(simulation.timeline.idle_fraction() == close_to(1 - 36.0 / 54));
   // The busiest rank is busy for 18; rank 0's span is the longest.
@@ -167,9 +167,9 @@ TEST_CASE("the optimizer follows a rank's last action, or the last of all ranks 
   const Schedule schedule = by_hand(1, {0, 1, 1}, {"0F0 0B0", "1F0 2F0 2B0 1B0"});
   SimulationCosts given = costs({.optimizer = 100});
   CHECK(simulate(schedule, given).timeline.makespan() == 9);
-  CHECK(simulate(schedule, given).makespan == 207);
+  CHECK(simulate(schedule, given).step_time == 207);
   given.barrier_before_optimizer = true;
-  CHECK(simulate(schedule, given).makespan == 209);
+  CHECK(simulate(schedule, given).step_time == 209);
 }
 
 TEST_CASE("activations are held from F to B or I, weight inputs from I to W") {
@@ -219,7 +219,7 @@ TEST_CASE("the bubbles that the Zero Bubble paper prints for profiled costs, to 
       const Schedule schedule =
           make_schedule(row.name, {.ranks = 8, .micro_batches = micro_batches, .chunks = row.chunks});
       SimulationCosts given = costs({}, {.latency = transfer});
-      given.stages = shared_by_stages(rank, schedule.rank_of);
+      given.stages = costs_per_stage(rank, schedule.rank_of);
       CHECK(std::abs(simulate(schedule, given).timeline.span_bubble() - row.bubble) < 0.00005);
       // Nor does it matter that messages queue on their link, where sends and receives stand, or which come early.
       given.transfer = [transfer](int, int) { return TransferCosts{.occupancy = transfer}; };
@@ -267,10 +267,10 @@ TEST_CASE("gpipe's bubble with recomputation: R belongs to backward, but the fir
     for (const int m : {1, 2, 5, 16}) {
       const StageCosts rank{.forward = 2, .backward_input = 3, .backward_weight = 4, .recompute = 2};
       const Schedule schedule = gpipe({.ranks = p, .micro_batches = m});
-      CHECK(simulate(with_recompute(schedule, Recompute::always), costs(rank)).makespan == m * 11 + (p - 1) * 9);
+      CHECK(simulate(with_recompute(schedule, Recompute::always), costs(rank)).step_time == m * 11 + (p - 1) * 9);
       // As formulas count it.
       const StageCosts whole{.forward = 2, .backward_input = 5, .backward_weight = 4};
-      CHECK(simulate(schedule, costs(whole)).makespan == (m + p - 1) * 11);
+      CHECK(simulate(schedule, costs(whole)).step_time == (m + p - 1) * 11);
     }
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("a rank's stages share its costs, but not what crosses a cut") {
                         .activations = 36,
                         .weight_inputs = 42,
                         .input = 7};
-  const std::vector<StageCosts> stages = shared_by_stages(rank, std::vector<int>{0, 1, 1, 0, 0});
+  const std::vector<StageCosts> stages = costs_per_stage(rank, std::vector<int>{0, 1, 1, 0, 0});
   REQUIRE(stages.size() == 5);
   CHECK(stages[0].forward == 2);
   CHECK(stages[1].backward_input == 6);
@@ -300,7 +300,7 @@ TEST_CASE("a rank's stages share its costs, but not what crosses a cut") {
 TEST_CASE("256 ranks and 4,096 micro-batches are simulated") {
   const Schedule schedule = one_f_one_b({.ranks = 256, .micro_batches = 4096});
   const Simulation simulation = simulate(schedule, {});
-  CHECK(simulation.makespan == 3.0 * (4096 + 255));
+  CHECK(simulation.step_time == 3.0 * (4096 + 255));
 }
 
 }  // namespace heddle::test
