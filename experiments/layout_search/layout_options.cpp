@@ -3,16 +3,12 @@
 
 #include "experiments/layout_search/layout_space.h"
 #include "experiments/training/layout/run_plan.h"
-#include "framework/error.h"
 #include "layers/head/head_checks.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace heddle {
 
 namespace {
-
-/// The most stages of a rank that are considered. More of them seldom save time and cost messages.
-constexpr int max_chunks = 4;
 
 /// The axes of a set along which the mesh has several ranks.
 AxisSet effective(AxisSet over, const MeshConfig& mesh) {
@@ -61,16 +57,12 @@ const std::vector<LayoutSpace::Scheduled>& LayoutSpace::schedules_of(std::int64_
   if (is_of_file) found.push_back({.name = written_.schedule, .chunks = 1});
   for (const ScheduleType& type : schedule_types())
     for (int chunks = type.min_chunks;
-         type.copies == 1 && chunks <= std::min(type.max_chunks.value_or(max_chunks), max_chunks); ++chunks) {
-      if (pp * chunks > static_cast<std::int64_t>(applications_)) continue;
-      try {
-        check_shape(
-            type.name,
-            {.ranks = static_cast<int>(pp), .micro_batches = static_cast<int>(micro_batches), .chunks = chunks});
+         type.copies == 1 && chunks <= std::min(type.max_chunks.value_or(default_max_chunks), default_max_chunks);
+         ++chunks) {
+      const ScheduleShape shape{
+          .ranks = static_cast<int>(pp), .micro_batches = static_cast<int>(micro_batches), .chunks = chunks};
+      if (pp * chunks <= static_cast<std::int64_t>(applications_) && takes_shape(type.name, shape))
         found.push_back({.name = std::string(type.name), .chunks = chunks});
-      } catch (const InputError&) {
-        continue;  // it does not take this shape
-      }
     }
   return found;
 }

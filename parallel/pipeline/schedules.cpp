@@ -226,6 +226,15 @@ void check_shape(std::string_view name, const ScheduleShape& shape) {
   if (type.check != nullptr) type.check(name, shape);
 }
 
+bool takes_shape(std::string_view name, const ScheduleShape& shape) {
+  try {
+    check_shape(name, shape);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   check_shape(name, shape);
   const ScheduleType& type = type_named(name);
@@ -236,6 +245,14 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
     fail<InputError>("{}: expected a schedule with {} of each stage, as its row of the table says, got {}", name,
                      counted(type.copies, "copy", "copies"), schedule.copies());
   return schedule;
+}
+
+std::optional<Schedule> make_schedule_if_possible(std::string_view name, const ScheduleShape& shape) {
+  try {
+    return make_schedule(name, shape);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace heddle

@@ -96,21 +96,12 @@ class Search {
       for (int chunks = std::max(1, type.min_chunks); chunks <= most; ++chunks) {
         const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
         if (!candidates_.empty() && watch_.poll()) return;
-        std::optional<Schedule> schedule = made(type.name, shape);
+        std::optional<Schedule> schedule = make_schedule_if_possible(type.name, shape);
         if (!schedule) continue;
         ++watch_.tried.named;
         candidates_.push_back(evaluate(std::string(type.name), shape, std::move(*schedule)));
         if (candidates_.back().fits) watch_.tried.best = std::min(watch_.tried.best, candidates_.back().makespan);
       }
-    }
-  }
-
-  /// Empty if the schedule is not made for this shape.
-  static std::optional<Schedule> made(std::string_view name, const ScheduleShape& shape) {
-    try {
-      return make_schedule(name, shape);
-    } catch (const InputError&) {
-      return std::nullopt;
     }
   }
 

@@ -20,7 +20,7 @@ struct ScheduleSearchSpace {
   int micro_batches = 1;
   int max_tried_micro_batches = 1;
   /// Stages per rank.
-  int max_chunks = 4;
+  int max_chunks = default_max_chunks;
   /// The costs of one micro-batch on one rank at `micro_batches`, which its stages share.
   StageCosts costs;
   TransferCosts transfer;
