@@ -118,7 +118,7 @@ std::vector<Logits> LayoutSpace::logits() const {
 }
 
 std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
-  if (layout.mesh.pp == 1) return {CutChoice::unchanged};
+  if (layout.mesh.pp == 1 || layout.schedule == "csv") return {CutChoice::unchanged};
   const StagesConfig& stages = experiment_.model.stages;
   const std::int64_t count = layout.mesh.pp * layout.chunks;
   const bool is_fixed = names_stages_ || !stages.balance.empty();
@@ -127,7 +127,6 @@ std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
   const bool is_own_mesh = layout.mesh == written_.mesh && layout.chunks == written_.chunks;
   if (!is_fixed || static_cast<std::int64_t>(stages.balance.size()) == count || (names_stages_ && is_own_mesh))
     found.push_back(CutChoice::unchanged);
-  if (layout.schedule == "csv") return {CutChoice::unchanged};
   if (is_fixed || stages.by) found.push_back(CutChoice::automatic);
   if (is_fixed || stages.by != BalanceBy::time) found.push_back(CutChoice::time);
   if (is_fixed || stages.by != BalanceBy::memory) found.push_back(CutChoice::memory);
