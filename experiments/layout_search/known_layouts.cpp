@@ -12,8 +12,7 @@ namespace {
 /// A layout whose corrected estimate exceeds its budget by at most this factor may fit, which a plan of it shows.
 constexpr double max_memory_error = 1.03;
 
-/// A plan says little of how far corrected estimates may be wrong if the plan that corrects its own estimate differs
-/// from it in more options.
+/// An estimate counts in max_error_ only if the plan that corrected it differs in at most so many options.
 constexpr int max_distance = 2;
 
 }  // namespace
@@ -24,7 +23,7 @@ KnownLayouts::Entry& KnownLayouts::entry_of(const Layout& layout) {
   if (!is_new) return entry;
   entry.layout = layout;
   entry.values = values_of(layout);
-  entry.changes = distance(entry.values, written_);
+  entry.distance_from_written = distance(entry.values, written_);
   for (const Entry* const plan : correcting_) compare_with(entry, *plan);
   return entry;
 }
@@ -98,12 +97,13 @@ LayoutFigures KnownLayouts::scaled(LayoutFigures figures, const Ratio& ratio) {
 
 KnownLayouts::Weighed KnownLayouts::weighed(const Entry& entry, const Ratio& margin, double max_fullness) const {
   if (entry.is_refused) return {};
-  if (entry.plan) return {{entry.layout, *entry.plan, !has_budget_ || entry.plan->fullness <= 1, entry.changes}};
+  if (entry.plan)
+    return {{entry.layout, *entry.plan, !has_budget_ || entry.plan->fullness <= 1, entry.distance_from_written}};
   if (!entry.estimate) return {};
   LayoutFigures figures = *entry.estimate;
   if (entry.nearest != nullptr) figures = scaled(figures, error_of(*entry.nearest));
   figures = scaled(figures, margin);
-  return {{entry.layout, figures, !has_budget_ || figures.fullness <= max_fullness, entry.changes}};
+  return {{entry.layout, figures, !has_budget_ || figures.fullness <= max_fullness, entry.distance_from_written}};
 }
 
 std::vector<WeighedLayout> KnownLayouts::all_with(const Ratio& margin, double max_fullness) const {

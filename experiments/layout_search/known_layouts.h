@@ -51,7 +51,7 @@ class KnownLayouts {
   struct Entry {
     Layout layout{};
     LayoutValues values{};
-    int changes = 0;  // WeighedLayout::changes
+    int distance_from_written = 0;
     std::optional<LayoutFigures> estimate{};
     std::optional<LayoutFigures> plan{};
     bool is_refused = false;

@@ -108,7 +108,7 @@ class Search {
       return a.fits ? std::pair(seconds, fullness) : std::pair(fullness, seconds);
     };
     if (of(a) != of(b)) return of(a) < of(b);
-    return a.changes < b.changes;
+    return a.distance_from_written < b.distance_from_written;
   }
 
   /// Best first.
@@ -180,13 +180,13 @@ class Search {
   /// The layouts that differ in this option, and those that differ in another one as well which depends on it: the best
   /// placements depend on the mesh and on the size of micro-batches, and how a head works on its ranks.
   std::vector<Layout> neighbours_of(const Layout& layout, LayoutOption option) const {
-    std::vector<Layout> neighbours = space_.changes(layout, option);
+    std::vector<Layout> neighbours = space_.neighbours(layout, option);
     std::optional<LayoutOption> other;
     if (option == LayoutOption::mesh || option == LayoutOption::micro_batches) other = LayoutOption::placements;
     if (option == LayoutOption::over || option == LayoutOption::logits) other = LayoutOption::head_work;
     if (!other) return neighbours;
     for (std::size_t i = 0, count = neighbours.size(); i < count; ++i)
-      for (const Layout& both : space_.changes(neighbours[i], *other)) neighbours.push_back(both);
+      for (const Layout& both : space_.neighbours(neighbours[i], *other)) neighbours.push_back(both);
     return neighbours;
   }
 
@@ -228,7 +228,7 @@ class Search {
     constexpr std::size_t max_planned = 2;
     for (const LayoutOption option : all_of<LayoutOption>) {
       std::vector<WeighedLayout> changed;
-      for (const Layout& layout : space_.changes(space_.written(), option)) {
+      for (const Layout& layout : space_.neighbours(space_.written(), option)) {
         if (stops()) return;
         if (const Weighed change = estimated(layout)) changed.push_back(*change);
       }
@@ -291,7 +291,7 @@ class Search {
   void gather() {
     const std::vector<WeighedLayout> all = ranked(known_.all_with_margins());
     if (result_.written && !result_.written->is_planned()) {
-      const auto is_written = [](const WeighedLayout& each) { return each.changes == 0; };
+      const auto is_written = [](const WeighedLayout& each) { return each.distance_from_written == 0; };
       if (const auto found = std::ranges::find_if(all, is_written); found != all.end()) result_.written = *found;
     }
     result_.estimated = known_.estimates_count();
@@ -299,11 +299,11 @@ class Search {
     for (const WeighedLayout& each : all) {
       const bool is_equal = has_equal(result_.best, each);
       if (!each.fits || (result_.best.size() == max_best && !is_equal)) break;
-      if (!is_accepted(each)) continue;
+      if (!accept_or_refuse(each)) continue;
       result_.has_equal_layouts = result_.has_equal_layouts || is_equal;
       if (!is_equal) result_.best.push_back(each);
     }
-    const auto is_refused = [this](const WeighedLayout& each) { return !is_accepted(each); };
+    const auto is_refused = [this](const WeighedLayout& each) { return !accept_or_refuse(each); };
     do result_.front = front_of(ranked(known_.all_with_margins()));
     while (std::ranges::any_of(result_.front, is_refused));
     if (result_.front.empty()) space_.refuse_all(known_.refusals());
@@ -313,8 +313,8 @@ class Search {
     result_.layouts = known_.all_with_margins();  // without those that the checks have refused by now
   }
 
-  /// Whether the experiment's checks accept the layout, which a plan of it has shown.
-  bool is_accepted(const WeighedLayout& weighed) {
+  /// Whether the experiment's checks accept the layout, which a plan of it has shown; else the layout is refused.
+  bool accept_or_refuse(const WeighedLayout& weighed) {
     if (weighed.is_planned()) return true;
     try {
       check(space_.experiment(weighed.layout));
@@ -330,9 +330,9 @@ class Search {
     if (!result_.written) return;
     for (const LayoutOption option : all_of<LayoutOption>) {
       std::set<std::string> names;
-      for (const Layout& layout : space_.changes(space_.written(), option)) names.insert(to_string(layout));
+      for (const Layout& layout : space_.neighbours(space_.written(), option)) names.insert(to_string(layout));
       const auto found = std::find_if(all.begin(), all.end(), [&](const WeighedLayout& each) {
-        return each.fits && names.contains(to_string(each.layout)) && is_accepted(each);
+        return each.fits && names.contains(to_string(each.layout)) && accept_or_refuse(each);
       });
       if (found != all.end()) result_.changes.push_back({option, *found});
     }

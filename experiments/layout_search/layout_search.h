@@ -26,7 +26,7 @@ struct WeighedLayout {
   Layout layout{};
   LayoutFigures figures{};
   bool fits = true;
-  int changes = 0;  // the number of options in which it differs from the experiment
+  int distance_from_written = 0;  // the number of options in which it differs from the experiment
   bool is_planned() const { return figures.peak.has_value(); }
   /// What layouts are compared by: the seconds, as a float because sums in another order differ in later digits, and
   /// RankBudgets::fullness: the share of the budget or, where no rank has one, the bytes.
@@ -41,7 +41,7 @@ struct LayoutChange {
 
 struct LayoutSearchOptions {
   int ranks = 1;
-  LayoutFreedom freedom{};
+  AllowedChanges allowed{};
   /// How much may be simulated: the layers that all ranks compute in a step, four for the messages of each stage and
   /// micro-batch, and 100 for the rest of each rank, summed over the layouts that are planned; the experiment's own
   /// layout is not counted.
