@@ -22,7 +22,7 @@
 namespace heddle {
 
 /// Planned, or estimated.
-struct WeighedLayout {
+struct LayoutCandidate {
   Layout layout{};
   LayoutFigures figures{};
   bool fits = true;
@@ -36,7 +36,7 @@ struct WeighedLayout {
 /// A layout that differs from the experiment's in one option.
 struct LayoutChange {
   LayoutOption option = LayoutOption::mesh;
-  WeighedLayout changed{};
+  LayoutCandidate changed{};
 };
 
 struct LayoutSearchOptions {
@@ -54,20 +54,20 @@ struct LayoutSearchOptions {
 struct LayoutSearchResult {
   /// The experiment as it is written, planned. If planning it would exceed max_work, it is estimated, or absent if its
   /// mesh has another number of ranks than the search.
-  std::optional<WeighedLayout> written{};
+  std::optional<LayoutCandidate> written{};
   /// The fastest layouts that fit, at most ten. Of those whose times agree to seven digits, the smaller one comes
   /// first, and of those with the same memory, too, the one that differs from the experiment in the fewest options.
   /// Those whose time and memory agree within 0.1 % with those of one before are left out.
-  std::vector<WeighedLayout> best{};
+  std::vector<LayoutCandidate> best{};
   bool has_equal_layouts = false;  // whether any are left out
   /// Those than which no other layout is both faster and smaller, from the fastest to the smallest.
-  std::vector<WeighedLayout> front{};
+  std::vector<LayoutCandidate> front{};
   /// All that were planned, and estimates of others, in no order.
-  std::vector<WeighedLayout> layouts{};
+  std::vector<LayoutCandidate> layouts{};
   /// For each option the fastest layout that fits and differs from the experiment's in that option alone.
   std::vector<LayoutChange> changes{};
   /// The layout with the smallest peak memory, planned if any is.
-  WeighedLayout smallest{};
+  LayoutCandidate smallest{};
   double bound = 0;  // min_step_seconds
   /// The parts of the batch that batch norms normalise, if the search had to keep their number.
   std::optional<std::int64_t> norm_groups{};

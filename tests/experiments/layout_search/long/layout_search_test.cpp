@@ -78,7 +78,7 @@ TEST_CASE("a search finds the fastest layout of all, which it does not plan all"
     CHECK(result.best.front().figures.seconds == close_to(all.seconds).epsilon(1e-9));
     CHECK(result.planned < all.count);
     CHECK(result.bound <= all.seconds);
-    for (const WeighedLayout& best : result.best) CHECK(best.fits);
+    for (const LayoutCandidate& best : result.best) CHECK(best.fits);
   }
 }
 
@@ -246,7 +246,7 @@ TEST_CASE("where some layouts can be planned and others cannot, both are ranked 
   experiment.train.batch = 256;
   const LayoutSearchResult result = searched(experiment, {.ranks = 32, .max_work = 6'000});
   REQUIRE(result.best.size() == 10);
-  const auto is_planned = [](const WeighedLayout& each) { return each.is_planned(); };
+  const auto is_planned = [](const LayoutCandidate& each) { return each.is_planned(); };
   CHECK(result.planned > 0);
   CHECK_FALSE(std::all_of(result.best.begin(), result.best.end(), is_planned));
   for (std::size_t i = 1; i < result.best.size(); ++i)
@@ -264,8 +264,8 @@ TEST_CASE(
     CHECK(result.best[i - 1].cost() < result.best[i].cost());
     CHECK_FALSE(have_equal_figures(result.best[i - 1], result.best[i]));
   }
-  for (const WeighedLayout& best : result.best)
-    for (const WeighedLayout& other : result.layouts)
+  for (const LayoutCandidate& best : result.best)
+    for (const LayoutCandidate& other : result.layouts)
       if (other.cost() == best.cost())
         CHECK(distance(best.layout, space.written()) <= distance(other.layout, space.written()));
 }
@@ -290,7 +290,7 @@ TEST_CASE("a search within a budget finds no slower layout than a search without
   const LayoutSearchResult free = searched(experiment, options);
   REQUIRE(free.front.size() > 3);
   for (std::size_t i = 0; i < free.front.size(); i += 3) {
-    const WeighedLayout& known = free.front[i];
+    const LayoutCandidate& known = free.front[i];
     if (!known.is_planned()) continue;
     CAPTURE(to_string(known.layout));
     experiment.memory_budget = known.figures.bytes;
