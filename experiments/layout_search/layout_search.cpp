@@ -133,9 +133,9 @@ class Search {
   /// Returns false if there are too many.
   bool plan_all() {
     const double max_work = work_for_all * max_work_;
-    double least = max_work;
-    for (const MeshConfig& mesh : space_.meshes()) least = std::min(least, work_of(mesh, 1));
-    const std::vector<Layout> all = space_.all(static_cast<std::size_t>(max_work / least));
+    double min_work = max_work;
+    for (const MeshConfig& mesh : space_.meshes()) min_work = std::min(min_work, work_of(mesh, 1));
+    const std::vector<Layout> all = space_.all(static_cast<std::size_t>(max_work / min_work));
     double work = 0;
     for (const Layout& layout : all) work += work_of(layout);
     if (all.empty() || work > max_work) return false;

@@ -220,7 +220,7 @@ class ListChecker {
 
 }  // namespace
 
-std::optional<ScheduleFault> fault_of_a_list(const Schedule& schedule) {
+std::optional<ScheduleFault> fault_within_a_list(const Schedule& schedule) {
   ListChecker lists(schedule);
   for (int rank = 0; rank < schedule.size(); ++rank)
     if (auto fault = lists.check(rank)) return fault;

@@ -53,7 +53,7 @@ class Held {
   double max_activations = 0;
   double max_weight_inputs = 0;
   double max_offloaded = 0;
-  double most = 0;
+  double max_total = 0;
 
  private:
   struct Move {
@@ -75,7 +75,7 @@ class Held {
     inputs_ += inputs;
     max_activations = std::max(max_activations, activations_);
     max_weight_inputs = std::max(max_weight_inputs, weight_inputs_);
-    most = std::max(most, activations_ + weight_inputs_ + inputs_);
+    max_total = std::max(max_total, activations_ + weight_inputs_ + inputs_);
   }
 
   double activations_ = 0;
@@ -324,7 +324,7 @@ class Simulator {
       held.move_until(not_yet);
       simulation.peak_activations.push_back(held.max_activations);
       simulation.peak_weight_inputs.push_back(held.max_weight_inputs);
-      simulation.peak_memory.push_back(held.most);
+      simulation.peak_memory.push_back(held.max_total);
       simulation.peak_offloaded.push_back(held.max_offloaded);
       const std::vector<TimedAction>& timed = timeline_.ranks[at_index(rank)];
       if (!timed.empty()) begin = std::min(begin, timed.front().begin);

@@ -147,7 +147,7 @@ std::optional<ScheduleFault> wrong_rank_of_stage(const Schedule& schedule) {
 std::optional<ScheduleFault> fault_of_lists(const Schedule& schedule) {
   if (auto fault = wrong_rank_of_stage(schedule)) return fault;
   if (schedule.stages() == 0 || schedule.micro_batches < 1) return ScheduleFault{0, 0, "there is nothing to compute"};
-  if (auto fault = fault_of_a_list(schedule)) return fault;
+  if (auto fault = fault_within_a_list(schedule)) return fault;
   if (auto fault = wrong_order_of_loss(schedule)) return fault;
   return wrong_order_of_messages(schedule);
 }

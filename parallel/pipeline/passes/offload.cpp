@@ -66,7 +66,8 @@ int units(const std::vector<Action>& list, int first, int end) {
   });
 }
 
-/// The time that an L has at least, unless it is the first. The time of F, I and W would do for k = 1, but hold more.
+/// The time that an L has at least, unless it is the first. That of F, I and W, three units, would do as well, but hold
+/// more.
 constexpr int min_lead = 2;
 
 std::vector<Action> list_with_offload(const Schedule& schedule, const std::vector<Action>& list,

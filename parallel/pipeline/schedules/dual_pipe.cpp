@@ -102,9 +102,9 @@ void append_dual_pipe(DualPipeRank list, int ranks, int rank, int micro_batches)
 }
 
 void check_micro_batches(std::string_view name, const ScheduleShape& shape) {
-  const int least = 2 * shape.ranks;
-  if (shape.micro_batches < least) {
-    fail<InputError>("{}: expected at least {} micro-batches for {} {}, got {}", name, least, shape.ranks,
+  const int min_micro_batches = 2 * shape.ranks;
+  if (shape.micro_batches < min_micro_batches) {
+    fail<InputError>("{}: expected at least {} micro-batches for {} {}, got {}", name, min_micro_batches, shape.ranks,
                      shape.ranks == 1 ? "rank" : "ranks", shape.micro_batches);
   }
 }

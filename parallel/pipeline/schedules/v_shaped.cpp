@@ -141,12 +141,12 @@ class VShapedScheduler {
 
   static int max_alive(const std::vector<Action>& order) {
     int alive = 0;
-    int most = 0;
+    int max_so_far = 0;
     for (const Action& action : order) {
       alive += action.kind == ActionKind::forward ? 1 : -1;
-      most = std::max(most, alive);
+      max_so_far = std::max(max_so_far, alive);
     }
-    return most;
+    return max_so_far;
   }
 
   bool is_ready(const Action& action, int time) const {

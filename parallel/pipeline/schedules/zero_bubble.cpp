@@ -24,10 +24,10 @@ void append_one_stage(std::vector<Action>& list, int stage, int micro_batches, i
 }  // namespace
 
 void check_zb_h2(std::string_view name, const ScheduleShape& shape) {
-  const int least = 2 * shape.ranks - 1;
-  if (shape.micro_batches < least)
-    fail<InputError>("{}: expected at least {} micro-batches for {} ranks, got {}", name, least, shape.ranks,
-                     shape.micro_batches);
+  const int min_micro_batches = 2 * shape.ranks - 1;
+  if (shape.micro_batches < min_micro_batches)
+    fail<InputError>("{}: expected at least {} micro-batches for {} ranks, got {}", name, min_micro_batches,
+                     shape.ranks, shape.micro_batches);
 }
 
 /// Bubble (p-1)(F+I-W). Alive on rank r: min(m, p-r) micro-batches as in 1f1b, and the inputs of r weight parts.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace heddle {
@@ -11,8 +12,8 @@ namespace heddle {
 namespace {
 
 /// The number of candidates that are kept, and of those that are improved.
-constexpr std::size_t kept = 24;
-constexpr std::size_t improved = 4;
+constexpr std::size_t max_kept = 24;
+constexpr std::size_t max_improved = 4;
 
 template <std::size_t n>
 double one_of(const std::array<double, n>& values, RandomNumbers& random) {
@@ -84,13 +85,13 @@ void BlockSearch::place(Candidate& candidate) const {
 void BlockSearch::try_out(Candidate candidate) {
   place(candidate);
   ++watch_.tried.blocks;
-  const double limit = best_.size() < kept ? infinity : best_.back().outcome.makespan;
+  const double limit = best_.size() < max_kept ? infinity : best_.back().outcome.makespan;
   const std::optional<BlockScheduler::Outcome> outcome = scheduler_.run(candidate.rules, limit);
   if (!outcome) return;
   candidate.outcome = *outcome;
   best_.push_back(std::move(candidate));
   sort(best_.size());
-  if (best_.size() > kept) best_.pop_back();
+  if (best_.size() > max_kept) best_.pop_back();
 }
 
 /// Blocks with the constant speeds of V-Min, V-Half and V-ZB, and with speeds between these.
@@ -220,7 +221,7 @@ void BlockSearch::improve(std::int64_t budget, RandomNumbers& random) {
   const std::int64_t end = scheduler_.actions_scheduled() + budget;
   // From all of those kept, because the best are often the same schedule. They stay in front: the best one is among
   // them.
-  const std::size_t count = std::min(improved, best_.size());
+  const std::size_t count = std::min(max_improved, best_.size());
   for (std::size_t i = 1; i < count; ++i) std::swap(best_[i], best_[i * best_.size() / count]);
   for (std::size_t turn = 0; scheduler_.actions_scheduled() < end && !watch_.poll(); ++turn) {
     ++watch_.tried.blocks;

@@ -97,12 +97,12 @@ class BoundedRank {
     return std::max(one_machine(jobs()), occupied_memory());
   }
 
-  /// The bound for a step that takes at least `least`: two windows that together are not longer do not overlap.
-  double bound_with_idle_time(double least) const {
-    double best = least;
+  /// The bound for a step that takes at least `min_makespan`: two windows that together are not longer do not overlap.
+  double bound_with_idle_time(double min_makespan) const {
+    double best = min_makespan;
     for (const IdleWindow& first : windows_at_begin())
       for (const IdleWindow& last : windows_at_end())
-        if (first.seconds + last.seconds <= least)
+        if (first.seconds + last.seconds <= min_makespan)
           best = std::max(best, problem_.work[at_index(rank_)] + first.idle + last.idle);
     return best;
   }
@@ -127,9 +127,9 @@ class BoundedRank {
   }
 
   double slowest(double StageCosts::*cost, int first_stage, int last_stage) const {
-    double most = 0;
-    for (int s = first_stage; s <= last_stage; ++s) most = std::max(most, problem_.costs[at_index(s)].*cost);
-    return most;
+    double max_cost = 0;
+    for (int s = first_stage; s <= last_stage; ++s) max_cost = std::max(max_cost, problem_.costs[at_index(s)].*cost);
+    return max_cost;
   }
 
   std::vector<MachineJob> jobs() const {
@@ -180,19 +180,19 @@ class BoundedRank {
   std::vector<IdleWindow> windows_at_begin() const {
     std::vector<IdleWindow> windows{{}};
     add(windows, begin(alone_.forward, 0), 0);
-    double most = 0;
+    double max_work = 0;
     double first = 0;
     for (std::size_t k = 0; k < stages_.size(); ++k) {
-      most = std::max(most, per_memory(costs(k).forward, costs(k).activations));
+      max_work = std::max(max_work, per_memory(costs(k).forward, costs(k).activations));
       first += costs(k).forward;
       const double all = problem_.micro_batches * first;
-      add(windows, begin(alone_.backward, k), std::min(most, all) + work_beyond(k + 1));
+      add(windows, begin(alone_.backward, k), std::min(max_work, all) + work_beyond(k + 1));
       if (k + 1 == stages_.size()) continue;
       // Before the next stage's first F, room for one micro-batch of the later stages has been left.
       const double later = sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) -
                            sum(k + 1, [](const StageCosts& c) { return c.activations; });
       const double share = memory_ < infinity ? std::max(0.0, 1 - later / memory_) : 1;
-      add(windows, begin(alone_.forward, k + 1), std::min(most * share, all));
+      add(windows, begin(alone_.forward, k + 1), std::min(max_work * share, all));
     }
     return windows;
   }
@@ -200,17 +200,17 @@ class BoundedRank {
   /// After a stage's last F, the stages up to it only execute I and W of micro-batches that are held.
   std::vector<IdleWindow> windows_at_end() const {
     std::vector<IdleWindow> windows{{}};
-    double most = 0;
+    double max_work = 0;
     for (std::size_t k = 0; k < stages_.size(); ++k)
-      most = std::max(most, per_memory(costs(k).backward_weight, costs(k).weight_inputs));
+      max_work = std::max(max_work, per_memory(costs(k).backward_weight, costs(k).weight_inputs));
     double all = problem_.micro_batches * sum(stages_.size(), [](const StageCosts& c) { return c.backward_weight; });
     // After the last I of the first stage there are only W.
-    add(windows, begin(alone_.after_backward, 0), std::min(most, all));
+    add(windows, begin(alone_.after_backward, 0), std::min(max_work, all));
     for (std::size_t k = 0; k < stages_.size(); ++k) {
       const StageCosts& c = costs(k);
-      most = std::max(most, per_memory(c.backward_input + c.backward_weight, c.activations));
+      max_work = std::max(max_work, per_memory(c.backward_input + c.backward_weight, c.activations));
       all += problem_.micro_batches * c.backward_input;
-      add(windows, begin(alone_.after_forward, k), std::min(most, all) + work_beyond(k + 1));
+      add(windows, begin(alone_.after_forward, k), std::min(max_work, all) + work_beyond(k + 1));
     }
     return windows;
   }

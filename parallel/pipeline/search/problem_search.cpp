@@ -45,9 +45,9 @@ void ProblemSearch::take(std::string how, double makespan, Schedule schedule) {
 }
 
 void ProblemSearch::try_lists() {
-  const int most = std::min(problem_->micro_batches, 3 * problem_->ranks());
-  const int step = (most + max_limits - 1) / max_limits;
-  for (int max_in_flight = most; max_in_flight >= 1 && !is_finished(); max_in_flight -= step)
+  const int max_tried = std::min(problem_->micro_batches, 3 * problem_->ranks());
+  const int step = (max_tried + max_limits - 1) / max_limits;
+  for (int max_in_flight = max_tried; max_in_flight >= 1 && !is_finished(); max_in_flight -= step)
     for (const double patience : {0.0, 0.5, 1.0})
       for (const bool alternates : {false, true}) {
         if (watch_->poll()) return;
@@ -100,10 +100,10 @@ void ProblemSearch::reorder_best(std::int64_t actions, RandomNumbers& random) {
   double temperature = 0.3;
   for (const Schedule& start : starts) {
     if (is_finished() || watch_->has_ended()) return;
-    const Reordering how{
+    const AnnealingOptions options{
         .budget = actions / static_cast<std::int64_t>(starts.size()), .stop_at = bound_, .temperature = temperature};
     temperature *= 2;
-    Reordered reordered = reorder(*problem_, start, how, random, *watch_);
+    ReorderedSchedule reordered = reorder(*problem_, start, options, random, *watch_);
     take("reordered", reordered.makespan, std::move(reordered.schedule));
   }
 }

@@ -1,6 +1,7 @@
 // The search for the best schedule of one placement of stages and one number of micro-batches.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

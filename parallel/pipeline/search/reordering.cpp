@@ -11,7 +11,7 @@ namespace heddle {
 namespace {
 
 /// How far an action moves at most.
-constexpr int farthest = 8;
+constexpr int max_distance = 8;
 /// The weight of the ranks' average end in the objective, which distinguishes schedules of equal makespan.
 constexpr double weight_of_ends = 0.05;
 
@@ -178,7 +178,7 @@ class Annealing {
     return timing_.makespan();
   }
 
-  Reordered run(const Reordering& how, SearchWatch& watch) {
+  ReorderedSchedule run(const AnnealingOptions& options, SearchWatch& watch) {
     timing_.run(lists_, infinity);
     double current = timing_.cost();
     double best_cost = current;
@@ -187,12 +187,12 @@ class Annealing {
     find_critical();
     const double unit = problem_.mean_action_time();
     const double tolerance = 1e-9 * unit;
-    for (std::int64_t spent = 0; spent < how.budget && best_makespan > how.stop_at + tolerance && !watch.poll();
+    for (std::int64_t spent = 0; spent < options.budget && best_makespan > options.stop_at + tolerance && !watch.poll();
          spent = timing_.actions_timed() + tries_) {
       ++tries_;
       ++watch.tried.reorderings;
-      const double cooling = 1 - static_cast<double>(spent) / static_cast<double>(how.budget);
-      const double limit = current - (how.temperature * cooling + 1e-6) * unit * std::log(random_.positive());
+      const double cooling = 1 - static_cast<double>(spent) / static_cast<double>(options.budget);
+      const double limit = current - (options.temperature * cooling + 1e-6) * unit * std::log(random_.positive());
       const Move move = any_move();
       if (!apply(move)) continue;
       if (!timing_.run(lists_, limit + tolerance) || timing_.cost() > limit + tolerance) {
@@ -224,12 +224,12 @@ class Annealing {
     if (critical_.empty() || random_.below(4) == 0) {
       const int rank = random_.below(problem_.ranks());
       const int from = random_.below(static_cast<int>(lists_[at_index(rank)].size()));
-      const int distance = 1 + random_.below(farthest);
+      const int distance = 1 + random_.below(max_distance);
       return {rank, from, random_.below(2) == 0 ? from - distance : from + distance, length};
     }
     const auto [rank, position] = critical_[at_index(random_.below(static_cast<int>(critical_.size())))];
     if (random_.below(3) == 0) return {rank, position, position - 1, length};
-    const int distance = random_.below(farthest);
+    const int distance = random_.below(max_distance);
     if (random_.below(2) == 0) return {rank, position, position - 1 - distance, length};
     return {rank, position - length, position - length + 1 + distance, length};
   }
@@ -327,9 +327,9 @@ double makespan_of(const SchedulingProblem& problem, const Schedule& schedule) {
   return Annealing(problem, schedule, unused).makespan();
 }
 
-Reordered reorder(const SchedulingProblem& problem, const Schedule& schedule, const Reordering& how,
-                  RandomNumbers& random, SearchWatch& watch) {
-  return Annealing(problem, schedule, random).run(how, watch);
+ReorderedSchedule reorder(const SchedulingProblem& problem, const Schedule& schedule, const AnnealingOptions& options,
+                          RandomNumbers& random, SearchWatch& watch) {
+  return Annealing(problem, schedule, random).run(options, watch);
 }
 
 }  // namespace heddle

@@ -34,8 +34,8 @@ constexpr std::array<std::pair<std::size_t, double>, 2> rounds{{{4, 0.35}, {2, 0
 /// The divisors and multiples that are tried.
 std::vector<int> numbers_of_micro_batches(const ScheduleSearchSpace& space) {
   std::vector<int> numbers;
-  const int least = std::min(space.ranks, space.micro_batches);
-  for (int m = least; m <= std::max(space.micro_batches, space.max_tried_micro_batches); ++m)
+  const int min_micro_batches = std::min(space.ranks, space.micro_batches);
+  for (int m = min_micro_batches; m <= std::max(space.micro_batches, space.max_tried_micro_batches); ++m)
     if (space.micro_batches % m == 0 || m % space.micro_batches == 0) numbers.push_back(m);
   return numbers;
 }
@@ -92,8 +92,8 @@ class Search {
     for (const ScheduleType& type : schedule_types()) {
       // The bound is for one copy, and `memory` does not count the second one's parameters.
       if (type.copies > 1) continue;
-      const int most = std::min(type.max_chunks.value_or(space_.max_chunks), space_.max_chunks);
-      for (int chunks = std::max(1, type.min_chunks); chunks <= most; ++chunks) {
+      const int max_chunks = std::min(type.max_chunks.value_or(space_.max_chunks), space_.max_chunks);
+      for (int chunks = std::max(1, type.min_chunks); chunks <= max_chunks; ++chunks) {
         const ScheduleShape shape{.ranks = space_.ranks, .micro_batches = micro_batches, .chunks = chunks};
         if (!candidates_.empty() && watch_.poll()) return;
         std::optional<Schedule> schedule = make_schedule_if_possible(type.name, shape);
