@@ -12,8 +12,7 @@ namespace {
 /// A layout whose corrected estimate exceeds its budget by at most this factor may fit, which a plan of it shows.
 constexpr double max_memory_error = 1.03;
 
-/// A plan says little of how far corrected estimates may be wrong if the plan that corrects its own estimate differs
-/// from it in more options.
+/// An estimate counts in max_error_ only if the plan that corrected it differs in at most so many options.
 constexpr int max_distance = 2;
 
 }  // namespace
@@ -24,7 +23,7 @@ KnownLayouts::Entry& KnownLayouts::entry_of(const Layout& layout) {
   if (!is_new) return entry;
   entry.layout = layout;
   entry.values = values_of(layout);
-  entry.changes = distance(entry.values, written_);
+  entry.distance_from_written = distance(entry.values, written_);
   for (const Entry* const plan : correcting_) compare_with(entry, *plan);
   return entry;
 }
@@ -36,34 +35,34 @@ void KnownLayouts::compare_with(Entry& entry, const Entry& plan) {
   entry.distance = different;
 }
 
-bool KnownLayouts::try_to_weigh(Entry& entry, std::optional<LayoutFigures>& figures, const Figures& weigh) {
+bool KnownLayouts::try_to_evaluate(Entry& entry, std::optional<LayoutFigures>& figures, const Evaluate& evaluate) {
   try {
-    figures = weigh();
+    figures = evaluate();
   } catch (const InputError& error) {
     refuse(entry.layout, error.what());
   }
   return figures.has_value();
 }
 
-KnownLayouts::Weighed KnownLayouts::estimated(const Layout& layout, const Figures& weigh) {
+KnownLayouts::Candidate KnownLayouts::estimated(const Layout& layout, const Evaluate& evaluate) {
   Entry& entry = entry_of(layout);
-  if (!entry.estimate && !entry.is_refused && try_to_weigh(entry, entry.estimate, weigh)) {
+  if (!entry.estimate && !entry.is_refused && try_to_evaluate(entry, entry.estimate, evaluate)) {
     ++estimates_;
     if (entry.plan) correct_others(entry);
   }
-  return weighed(entry, {}, max_memory_error);
+  return candidate_of(entry, {}, max_memory_error);
 }
 
-KnownLayouts::Weighed KnownLayouts::planned(const Layout& layout, const Figures& weigh) {
+KnownLayouts::Candidate KnownLayouts::planned(const Layout& layout, const Evaluate& evaluate) {
   Entry& entry = entry_of(layout);
-  if (!entry.plan && !entry.is_refused && try_to_weigh(entry, entry.plan, weigh)) {
+  if (!entry.plan && !entry.is_refused && try_to_evaluate(entry, entry.plan, evaluate)) {
     ++plans_;
     if (entry.estimate) {
       record_error(entry);
       correct_others(entry);
     }
   }
-  return weighed(entry, {}, max_memory_error);
+  return candidate_of(entry, {}, max_memory_error);
 }
 
 void KnownLayouts::refuse(const Layout& layout, const std::string& why) {
@@ -96,34 +95,35 @@ LayoutFigures KnownLayouts::scaled(LayoutFigures figures, const Ratio& ratio) {
   return figures;
 }
 
-KnownLayouts::Weighed KnownLayouts::weighed(const Entry& entry, const Ratio& margin, double max_fullness) const {
+KnownLayouts::Candidate KnownLayouts::candidate_of(const Entry& entry, const Ratio& margin, double max_fullness) const {
   if (entry.is_refused) return {};
-  if (entry.plan) return {{entry.layout, *entry.plan, !has_budget_ || entry.plan->fullness <= 1, entry.changes}};
+  if (entry.plan)
+    return {{entry.layout, *entry.plan, !has_budget_ || entry.plan->fullness <= 1, entry.distance_from_written}};
   if (!entry.estimate) return {};
   LayoutFigures figures = *entry.estimate;
   if (entry.nearest != nullptr) figures = scaled(figures, error_of(*entry.nearest));
   figures = scaled(figures, margin);
-  return {{entry.layout, figures, !has_budget_ || figures.fullness <= max_fullness, entry.changes}};
+  return {{entry.layout, figures, !has_budget_ || figures.fullness <= max_fullness, entry.distance_from_written}};
 }
 
-std::vector<WeighedLayout> KnownLayouts::all_with(const Ratio& margin, double max_fullness) const {
-  std::vector<WeighedLayout> all;
+std::vector<LayoutCandidate> KnownLayouts::all_with(const Ratio& margin, double max_fullness) const {
+  std::vector<LayoutCandidate> all;
   for (const auto& [name, entry] : entries_)
-    if (const Weighed known = weighed(entry, margin, max_fullness)) all.push_back(*known);
+    if (const Candidate known = candidate_of(entry, margin, max_fullness)) all.push_back(*known);
   return all;
 }
 
-std::vector<WeighedLayout> KnownLayouts::all() const {
+std::vector<LayoutCandidate> KnownLayouts::all() const {
   return all_with({}, max_memory_error);
 }
 
-std::vector<WeighedLayout> KnownLayouts::all_with_margins() const {
+std::vector<LayoutCandidate> KnownLayouts::all_with_margins() const {
   return all_with(max_error_, 1);
 }
 
-std::vector<WeighedLayout> KnownLayouts::plans() const {
-  std::vector<WeighedLayout> plans = all();
-  std::erase_if(plans, [](const WeighedLayout& each) { return !each.is_planned(); });
+std::vector<LayoutCandidate> KnownLayouts::plans() const {
+  std::vector<LayoutCandidate> plans = all();
+  std::erase_if(plans, [](const LayoutCandidate& each) { return !each.is_planned(); });
   return plans;
 }
 

@@ -18,25 +18,27 @@ namespace heddle {
 class KnownLayouts {
  public:
   /// Empty where the checks of the experiment refuse the layout.
-  using Weighed = std::optional<WeighedLayout>;
-  using Figures = std::function<LayoutFigures()>;
+  using Candidate = std::optional<LayoutCandidate>;
+  /// Estimates or plans one layout.
+  using Evaluate = std::function<LayoutFigures()>;
 
   /// `written`: the layout of the experiment.
   KnownLayouts(const Layout& written, bool has_budget) : written_(values_of(written)), has_budget_(has_budget) {}
 
-  /// Calls `weigh` unless the layout is estimated already; its InputError refuses the layout. The result is corrected.
-  Weighed estimated(const Layout& layout, const Figures& weigh);
+  /// Calls `evaluate` unless the layout is estimated already; its InputError refuses the layout. The result is
+  /// corrected.
+  Candidate estimated(const Layout& layout, const Evaluate& evaluate);
   /// The same for a plan, which corrects other estimates from now on.
-  Weighed planned(const Layout& layout, const Figures& weigh);
+  Candidate planned(const Layout& layout, const Evaluate& evaluate);
   void refuse(const Layout& layout, const std::string& why);
 
   /// The plans, and the corrected estimates of layouts that have none. Of these, some that exceed their budget by
   /// little count as fitting, so that they are planned.
-  std::vector<WeighedLayout> all() const;
+  std::vector<LayoutCandidate> all() const;
   /// The same with estimates that are larger by the largest error which a corrected estimate has had, so that a layout
   /// leads by an estimate only if no error that is known could have made it lead, and fits only within its budget.
-  std::vector<WeighedLayout> all_with_margins() const;
-  std::vector<WeighedLayout> plans() const;
+  std::vector<LayoutCandidate> all_with_margins() const;
+  std::vector<LayoutCandidate> plans() const;
   std::size_t estimates_count() const { return estimates_; }
   std::size_t plans_count() const { return plans_; }
   /// The reason for which a layout with this mesh was refused last.
@@ -51,7 +53,7 @@ class KnownLayouts {
   struct Entry {
     Layout layout{};
     LayoutValues values{};
-    int changes = 0;  // WeighedLayout::changes
+    int distance_from_written = 0;
     std::optional<LayoutFigures> estimate{};
     std::optional<LayoutFigures> plan{};
     bool is_refused = false;
@@ -60,14 +62,14 @@ class KnownLayouts {
   };
 
   Entry& entry_of(const Layout& layout);
-  Weighed weighed(const Entry& entry, const Ratio& margin, double max_fullness) const;
-  std::vector<WeighedLayout> all_with(const Ratio& margin, double max_fullness) const;
+  Candidate candidate_of(const Entry& entry, const Ratio& margin, double max_fullness) const;
+  std::vector<LayoutCandidate> all_with(const Ratio& margin, double max_fullness) const;
   static LayoutFigures scaled(LayoutFigures figures, const Ratio& ratio);
   static Ratio error_of(const Entry& entry);
   static void compare_with(Entry& entry, const Entry& plan);
   void record_error(const Entry& entry);
-  /// Calls `weigh` for one of the entry's figures; its InputError refuses the layout. Returns whether it has them.
-  bool try_to_weigh(Entry& entry, std::optional<LayoutFigures>& figures, const Figures& weigh);
+  /// Calls `evaluate` for one of the entry's figures; its InputError refuses the layout. Returns whether it has them.
+  bool try_to_evaluate(Entry& entry, std::optional<LayoutFigures>& figures, const Evaluate& evaluate);
   void correct_others(const Entry& plan);
 
   LayoutValues written_;

@@ -125,7 +125,7 @@ const LayoutEstimator::PlacedModel& LayoutEstimator::placed(const Layout& layout
 StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const RunPlan& plan, const PlacedModel& placed,
                                          const StageLoads& loads) {
   const PlannerOptions options = planner_options(experiment, *plan.model, plan.placement->mesh);
-  const bool offloads = has_transfers(plan.training->schedule);
+  const bool offloads = has_offload(plan.training->schedule);
   StageProfile profile;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     StageCosts costs{.forward = 0, .backward_input = 0, .backward_weight = 0, .recompute = 0};
@@ -226,7 +226,7 @@ LayoutFigures LayoutEstimator::figures_of(const Experiment& experiment, const Pl
   return figures;
 }
 
-double bound_seconds(const Experiment& experiment, int ranks) {
+double min_step_seconds(const Experiment& experiment, int ranks) {
   Experiment serial = experiment;
   serial.mesh = {};
   serial.memory_budget = 0;

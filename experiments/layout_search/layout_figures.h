@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/layout_search/layout_space.h"
@@ -104,7 +105,7 @@ class LayoutEstimator {
 };
 
 /// No step can be shorter: the floating-point operations of the model and its heads, once each, at the full speed of
-/// all ranks, without messages, idle ranks or reads of memory.
-double bound_seconds(const Experiment& experiment, int ranks);
+/// all ranks and the least that jitter leaves, without messages, idle ranks or reads of memory.
+double min_step_seconds(const Experiment& experiment, int ranks);
 
 }  // namespace heddle

@@ -3,16 +3,12 @@
 
 #include "experiments/layout_search/layout_space.h"
 #include "experiments/training/planning/run_plan.h"
-#include "framework/error.h"
 #include "layers/head/head_checks.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace heddle {
 
 namespace {
-
-/// The most stages of a rank that are considered. More of them seldom save time and cost messages.
-constexpr int max_chunks = 4;
 
 /// The axes of a set along which the mesh has several ranks.
 AxisSet effective(AxisSet over, const MeshConfig& mesh) {
@@ -32,7 +28,7 @@ void put_first(std::vector<T>& values, const T& value) {
 }  // namespace
 
 std::optional<std::int64_t> LayoutSpace::fixed_norm_groups() const {
-  if (!has_batch_norms_ || freedom_.contains(Freedom::norm_groups)) return {};
+  if (!has_batch_norms_ || allowed_.contains(AllowedChange::norm_groups)) return {};
   return norm_groups(experiment_, written_.mesh.dp, written_.micro_batches);
 }
 
@@ -61,23 +57,19 @@ const std::vector<LayoutSpace::Scheduled>& LayoutSpace::schedules_of(std::int64_
   if (is_of_file) found.push_back({.name = written_.schedule, .chunks = 1});
   for (const ScheduleType& type : schedule_types())
     for (int chunks = type.min_chunks;
-         type.copies == 1 && chunks <= std::min(type.max_chunks.value_or(max_chunks), max_chunks); ++chunks) {
-      if (pp * chunks > static_cast<std::int64_t>(applications_)) continue;
-      try {
-        check_shape(
-            type.name,
-            {.ranks = static_cast<int>(pp), .micro_batches = static_cast<int>(micro_batches), .chunks = chunks});
+         type.copies == 1 && chunks <= std::min(type.max_chunks.value_or(default_max_chunks), default_max_chunks);
+         ++chunks) {
+      const ScheduleShape shape{
+          .ranks = static_cast<int>(pp), .micro_batches = static_cast<int>(micro_batches), .chunks = chunks};
+      if (pp * chunks <= static_cast<std::int64_t>(applications_) && takes_shape(type.name, shape))
         found.push_back({.name = std::string(type.name), .chunks = chunks});
-      } catch (const InputError&) {
-        continue;  // it does not take this shape
-      }
     }
   return found;
 }
 
 std::vector<Recompute> LayoutSpace::recomputations() const {
   std::vector<Recompute> found{written_.recompute};
-  if (freedom_.contains(Freedom::recompute))
+  if (allowed_.contains(AllowedChange::recompute))
     for (const Recompute mode : all_of<Recompute>)
       if (mode != written_.recompute) found.push_back(mode);
   return found;
@@ -88,7 +80,7 @@ std::vector<Offload> LayoutSpace::offloads_of(const Layout& layout) const {
   const bool has_others = layout.mesh.pp > 1 && layout.micro_batches * layout.chunks > 1;
   if (!has_others || !keeps_activations(layout.recompute)) return {Offload::never};
   std::vector<Offload> found{written_.offload};
-  if (freedom_.contains(Freedom::offload) && layout.schedule != "csv")
+  if (allowed_.contains(AllowedChange::offload) && layout.schedule != "csv")
     for (const Offload mode : all_of<Offload>)
       if (mode != written_.offload) found.push_back(mode);
   return found;
@@ -101,7 +93,7 @@ std::vector<ShardedState> LayoutSpace::shards_of(const MeshConfig& mesh) const {
   return found;
 }
 
-std::vector<AxisSet> LayoutSpace::overs_of(const MeshConfig& mesh) const {
+std::vector<AxisSet> LayoutSpace::head_axes_of(const MeshConfig& mesh) const {
   if (experiment_.heads() > 1 || experiment_.head.is_replicated()) return {written_.over};
   std::vector<AxisSet> found{written_.over};
   for (unsigned index = every_axis.index(); index > 0; --index) {
@@ -126,7 +118,7 @@ std::vector<Logits> LayoutSpace::logits() const {
 }
 
 std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
-  if (layout.mesh.pp == 1) return {CutChoice::unchanged};
+  if (layout.mesh.pp == 1 || layout.schedule == "csv") return {CutChoice::unchanged};
   const StagesConfig& stages = experiment_.model.stages;
   const std::int64_t count = layout.mesh.pp * layout.chunks;
   const bool is_fixed = names_stages_ || !stages.balance.empty();
@@ -135,7 +127,6 @@ std::vector<CutChoice> LayoutSpace::cuts_of(const Layout& layout) const {
   const bool is_own_mesh = layout.mesh == written_.mesh && layout.chunks == written_.chunks;
   if (!is_fixed || static_cast<std::int64_t>(stages.balance.size()) == count || (names_stages_ && is_own_mesh))
     found.push_back(CutChoice::unchanged);
-  if (layout.schedule == "csv") return {CutChoice::unchanged};
   if (is_fixed || stages.by) found.push_back(CutChoice::automatic);
   if (is_fixed || stages.by != BalanceBy::time) found.push_back(CutChoice::time);
   if (is_fixed || stages.by != BalanceBy::memory) found.push_back(CutChoice::memory);
@@ -153,7 +144,7 @@ std::vector<PlacementChoice> LayoutSpace::placements_of(Layout layout) const {
   return found;
 }
 
-std::vector<HeadWork> LayoutSpace::works_of(const Layout& layout) const {
+std::vector<HeadWork> LayoutSpace::head_works_of(const Layout& layout) const {
   if (experiment_.heads() > 1) return {written_.head_work};
   HeadConfig head = experiment_.head;
   head.logits = layout.logits;
@@ -186,12 +177,12 @@ std::optional<Layout> LayoutSpace::fitted(Layout layout) const {
   }
   if (const auto offloads = offloads_of(layout); !has(offloads, layout.offload)) layout.offload = offloads.front();
   if (const auto shards = shards_of(layout.mesh); !has(shards, layout.shard)) layout.shard = shards.front();
-  const std::vector<AxisSet> overs = overs_of(layout.mesh);
-  const auto over = std::find_if(overs.begin(), overs.end(), [&](AxisSet each) {
+  const std::vector<AxisSet> axes = head_axes_of(layout.mesh);
+  const auto over = std::find_if(axes.begin(), axes.end(), [&](AxisSet each) {
     return effective(each, layout.mesh) == effective(layout.over, layout.mesh);
   });
-  layout.over = over == overs.end() ? overs.front() : *over;
-  if (const auto works = works_of(layout); !has(works, layout.head_work)) layout.head_work = works.front();
+  layout.over = over == axes.end() ? axes.front() : *over;
+  if (const auto works = head_works_of(layout); !has(works, layout.head_work)) layout.head_work = works.front();
   if (const auto cuts = cuts_of(layout); !has(cuts, layout.cut)) layout.cut = cuts.front();
   if (layout.placements != PlacementChoice::unchanged)
     if (const auto choices = placements_of(layout); !has(choices, layout.placements))

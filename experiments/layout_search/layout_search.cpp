@@ -33,7 +33,7 @@ constexpr std::int64_t max_start_cells = 1'000'000;
 /// improved: the planner needs long for the placements of each.
 constexpr std::size_t max_improved_meshes = 16;
 
-using Weighed = KnownLayouts::Weighed;
+using Candidate = KnownLayouts::Candidate;
 
 class Search {
  public:
@@ -50,9 +50,9 @@ class Search {
 
   LayoutSearchResult run() {
     result_.considered = space_.size();
-    result_.bound = bound_seconds(written_, options_.ranks);
+    result_.bound = min_step_seconds(written_, options_.ranks);
     result_.norm_groups = space_.fixed_norm_groups();
-    weigh_written();
+    evaluate_written();
     if (!plan_all()) {
       estimate_front();
       plan_changes_of_written();
@@ -80,16 +80,16 @@ class Search {
   /// Whether the plans of a search together stay within a share of the bound.
   bool can_plan(const Layout& layout, double share = 1) const { return work_ + work_of(layout) <= share * max_work_; }
 
-  Weighed estimated(const Layout& layout) {
+  Candidate estimated(const Layout& layout) {
     return recorded(known_.estimated(layout, [&] { return estimator_.estimate(layout); }));
   }
-  Weighed planned(const Layout& layout) {
+  Candidate planned(const Layout& layout) {
     return recorded(known_.planned(layout, [&] {
       work_ += work_of(layout);
       return planner_.plan(space_.experiment(layout));
     }));
   }
-  const Weighed& recorded(const Weighed& layout) {
+  const Candidate& recorded(const Candidate& layout) {
     if (layout && (!best_ || (layout->is_planned() && (!best_->is_planned() || is_better(*layout, *best_)))))
       best_ = layout;
     options_.on_progress(fmt::format(
@@ -101,27 +101,27 @@ class Search {
 
   /// The order of preference: what fits by time, and then what does not fit by memory. Of equal layouts, the one
   /// closer to the experiment.
-  bool is_better(const WeighedLayout& a, const WeighedLayout& b) const {
+  bool is_better(const LayoutCandidate& a, const LayoutCandidate& b) const {
     if (a.fits != b.fits) return a.fits;
-    const auto of = [&](const WeighedLayout& each) {
+    const auto of = [&](const LayoutCandidate& each) {
       const auto [seconds, fullness] = each.cost();
       return a.fits ? std::pair(seconds, fullness) : std::pair(fullness, seconds);
     };
     if (of(a) != of(b)) return of(a) < of(b);
-    return a.changes < b.changes;
+    return a.distance_from_written < b.distance_from_written;
   }
 
   /// Best first.
-  std::vector<WeighedLayout> ranked(const std::vector<WeighedLayout>& layouts) const {
-    std::vector<WeighedLayout> sorted;
-    for (const WeighedLayout* const each : order_of(layouts)) sorted.push_back(*each);
+  std::vector<LayoutCandidate> ranked(const std::vector<LayoutCandidate>& layouts) const {
+    std::vector<LayoutCandidate> sorted;
+    for (const LayoutCandidate* const each : order_of(layouts)) sorted.push_back(*each);
     return sorted;
   }
-  std::vector<const WeighedLayout*> order_of(const std::vector<WeighedLayout>& layouts) const {
-    return ordered(layouts, [this](const WeighedLayout& a, const WeighedLayout& b) { return is_better(a, b); });
+  std::vector<const LayoutCandidate*> order_of(const std::vector<LayoutCandidate>& layouts) const {
+    return ordered(layouts, [this](const LayoutCandidate& a, const LayoutCandidate& b) { return is_better(a, b); });
   }
 
-  void weigh_written() {
+  void evaluate_written() {
     const bool can_be_planned = work_of(written_.mesh, written_.train.micro_batches) <= max_work_;
     const auto plan = [&] { return planner_.plan(written_); };
     if (space_.contains_written())
@@ -133,9 +133,9 @@ class Search {
   /// Returns false if there are too many.
   bool plan_all() {
     const double max_work = work_for_all * max_work_;
-    double least = max_work;
-    for (const MeshConfig& mesh : space_.meshes()) least = std::min(least, work_of(mesh, 1));
-    const std::vector<Layout> all = space_.all(static_cast<std::size_t>(max_work / least));
+    double min_work = max_work;
+    for (const MeshConfig& mesh : space_.meshes()) min_work = std::min(min_work, work_of(mesh, 1));
+    const std::vector<Layout> all = space_.all(static_cast<std::size_t>(max_work / min_work));
     double work = 0;
     for (const Layout& layout : all) work += work_of(layout);
     if (all.empty() || work > max_work) return false;
@@ -156,21 +156,21 @@ class Search {
   /// Stuetzle, "Pareto local optimum sets in the biobjective traveling salesman problem", 2004): the fastest layout
   /// that fits may be reached from a smaller one or from one that is too large.
   void estimate_front() {
-    std::vector<WeighedLayout> starts;
+    std::vector<LayoutCandidate> starts;
     for (const Layout& layout : starts_to_estimate()) {
       if (stops()) return;
-      if (const Weighed start = estimated(layout)) starts.push_back(*start);
+      if (const Candidate start = estimated(layout)) starts.push_back(*start);
     }
-    for (const WeighedLayout& start : best_of_meshes(order_of(starts))) descend(start);
+    for (const LayoutCandidate& start : best_of_meshes(order_of(starts))) descend(start);
     while (!stops() && explored_.size() < max_explored && explore_first(ranked(sparse_front_of(known_.all())))) {
     }
   }
 
   /// The first layout of each mesh, on which the other options depend most, up to `max_improved_meshes`.
-  static std::vector<WeighedLayout> best_of_meshes(const std::vector<const WeighedLayout*>& best_first) {
-    std::vector<WeighedLayout> best;
+  static std::vector<LayoutCandidate> best_of_meshes(const std::vector<const LayoutCandidate*>& best_first) {
+    std::vector<LayoutCandidate> best;
     std::set<std::string> meshes;
-    for (const WeighedLayout* const each : best_first) {
+    for (const LayoutCandidate* const each : best_first) {
       if (best.size() == max_improved_meshes) break;
       if (meshes.insert(value_of(each->layout, LayoutOption::mesh)).second) best.push_back(*each);
     }
@@ -180,25 +180,25 @@ class Search {
   /// The layouts that differ in this option, and those that differ in another one as well which depends on it: the best
   /// placements depend on the mesh and on the size of micro-batches, and how a head works on its ranks.
   std::vector<Layout> neighbours_of(const Layout& layout, LayoutOption option) const {
-    std::vector<Layout> neighbours = space_.changes(layout, option);
+    std::vector<Layout> neighbours = space_.neighbours(layout, option);
     std::optional<LayoutOption> other;
     if (option == LayoutOption::mesh || option == LayoutOption::micro_batches) other = LayoutOption::placements;
     if (option == LayoutOption::over || option == LayoutOption::logits) other = LayoutOption::head_work;
     if (!other) return neighbours;
     for (std::size_t i = 0, count = neighbours.size(); i < count; ++i)
-      for (const Layout& both : space_.changes(neighbours[i], *other)) neighbours.push_back(both);
+      for (const Layout& both : space_.neighbours(neighbours[i], *other)) neighbours.push_back(both);
     return neighbours;
   }
 
   /// Changes one option after the other until no change makes the estimate better.
-  void descend(WeighedLayout current) {
+  void descend(LayoutCandidate current) {
     for (bool has_improved = true; has_improved && !stops();) {
       has_improved = false;
       for (const LayoutOption option : all_of<LayoutOption>) {
         if (option == LayoutOption::mesh) continue;
         for (const Layout& layout : neighbours_of(current.layout, option)) {
           if (stops()) break;
-          const Weighed changed = estimated(layout);
+          const Candidate changed = estimated(layout);
           if (!changed || !is_better(*changed, current)) continue;
           current = *changed;
           has_improved = true;
@@ -209,8 +209,8 @@ class Search {
 
   /// Estimates all layouts that differ in one option from the first of these whose neighbours are not estimated yet.
   /// Returns false if those of all are known.
-  bool explore_first(std::span<const WeighedLayout> layouts) {
-    for (const WeighedLayout& each : layouts) {
+  bool explore_first(std::span<const LayoutCandidate> layouts) {
+    for (const LayoutCandidate& each : layouts) {
       if (!explored_.insert(to_string(each.layout)).second) continue;
       for (const LayoutOption option : all_of<LayoutOption>) {
         if (option == LayoutOption::mesh && space_.meshes().size() > max_improved_meshes) continue;
@@ -227,10 +227,10 @@ class Search {
     if (!result_.written || !space_.contains_written()) return;
     constexpr std::size_t max_planned = 2;
     for (const LayoutOption option : all_of<LayoutOption>) {
-      std::vector<WeighedLayout> changed;
-      for (const Layout& layout : space_.changes(space_.written(), option)) {
+      std::vector<LayoutCandidate> changed;
+      for (const Layout& layout : space_.neighbours(space_.written(), option)) {
         if (stops()) return;
-        if (const Weighed change = estimated(layout)) changed.push_back(*change);
+        if (const Candidate change = estimated(layout)) changed.push_back(*change);
       }
       changed = ranked(changed);
       for (std::size_t i = 0; i < std::min(max_planned, changed.size()); ++i)
@@ -242,8 +242,8 @@ class Search {
   /// nothing changes. The others of the ranking and of the front are planned then, which may change it again.
   void plan_leaders() {
     while (!stops()) {
-      const std::vector<WeighedLayout> known = known_.all();
-      const std::vector<WeighedLayout> leaders = first_distinct(order_of(known), max_best);
+      const std::vector<LayoutCandidate> known = known_.all();
+      const std::vector<LayoutCandidate> leaders = first_distinct(order_of(known), max_best);
       const std::span first(leaders);
       if (plan_first(first.first(std::min<std::size_t>(1, first.size())))) continue;
       if (explore_first(first.first(std::min(max_leaders, first.size())))) continue;
@@ -256,19 +256,19 @@ class Search {
 
   /// The first layouts of the meshes that may win: an estimate of another mesh may be wrong by a few percent, and that
   /// of its memory by more.
-  std::vector<WeighedLayout> rivals_of(const std::vector<WeighedLayout>& known) const {
+  std::vector<LayoutCandidate> rivals_of(const std::vector<LayoutCandidate>& known) const {
     constexpr double max_loss = 1.05;
-    std::vector<WeighedLayout> rivals = best_of_meshes(order_of(known));
+    std::vector<LayoutCandidate> rivals = best_of_meshes(order_of(known));
     const double max_seconds = rivals.empty() ? 0 : max_loss * rivals.front().figures.seconds;
     if (!rivals.empty() && rivals.front().fits)
       std::erase_if(rivals,
-                    [&](const WeighedLayout& each) { return !each.fits || each.figures.seconds > max_seconds; });
+                    [&](const LayoutCandidate& each) { return !each.fits || each.figures.seconds > max_seconds; });
     return rivals;
   }
 
   /// Returns false if all of these are planned or would exceed the work of the search.
-  bool plan_first(std::span<const WeighedLayout> layouts) {
-    for (const WeighedLayout& each : layouts) {
+  bool plan_first(std::span<const LayoutCandidate> layouts) {
+    for (const LayoutCandidate& each : layouts) {
       if (each.is_planned()) continue;
       result_.is_exhausted = result_.is_exhausted || !can_plan(each.layout);
       if (!can_plan(each.layout)) continue;
@@ -281,58 +281,58 @@ class Search {
   /// Plans what leads in the end, also if the search was interrupted, so that what is written has been planned.
   void plan_winner() {
     while (true) {
-      const std::vector<WeighedLayout> known = known_.all_with_margins();
-      const std::vector<WeighedLayout> winner = first_distinct(order_of(known), 1);
+      const std::vector<LayoutCandidate> known = known_.all_with_margins();
+      const std::vector<LayoutCandidate> winner = first_distinct(order_of(known), 1);
       if (winner.empty() || winner[0].is_planned() || !can_plan(winner[0].layout, 1 + work_for_winner)) return;
       (void)planned(winner[0].layout);
     }
   }
 
   void gather() {
-    const std::vector<WeighedLayout> all = ranked(known_.all_with_margins());
+    const std::vector<LayoutCandidate> all = ranked(known_.all_with_margins());
     if (result_.written && !result_.written->is_planned()) {
-      const auto is_written = [](const WeighedLayout& each) { return each.changes == 0; };
+      const auto is_written = [](const LayoutCandidate& each) { return each.distance_from_written == 0; };
       if (const auto found = std::ranges::find_if(all, is_written); found != all.end()) result_.written = *found;
     }
     result_.estimated = known_.estimates_count();
     result_.planned = known_.plans_count();
-    for (const WeighedLayout& each : all) {
+    for (const LayoutCandidate& each : all) {
       const bool is_equal = has_equal(result_.best, each);
       if (!each.fits || (result_.best.size() == max_best && !is_equal)) break;
-      if (!is_accepted(each)) continue;
+      if (!accept_or_refuse(each)) continue;
       result_.has_equal_layouts = result_.has_equal_layouts || is_equal;
       if (!is_equal) result_.best.push_back(each);
     }
-    const auto is_refused = [this](const WeighedLayout& each) { return !is_accepted(each); };
+    const auto is_refused = [this](const LayoutCandidate& each) { return !accept_or_refuse(each); };
     do result_.front = front_of(ranked(known_.all_with_margins()));
     while (std::ranges::any_of(result_.front, is_refused));
     if (result_.front.empty()) space_.refuse_all(known_.refusals());
-    const std::vector<WeighedLayout> plans = known_.plans();
+    const std::vector<LayoutCandidate> plans = known_.plans();
     result_.smallest = plans.empty() ? result_.front.back() : front_of(plans).back();
     gather_changes(all);
     result_.layouts = known_.all_with_margins();  // without those that the checks have refused by now
   }
 
-  /// Whether the experiment's checks accept the layout, which a plan of it has shown.
-  bool is_accepted(const WeighedLayout& weighed) {
-    if (weighed.is_planned()) return true;
+  /// Whether the experiment's checks accept the layout, which a plan of it has shown; else the layout is refused.
+  bool accept_or_refuse(const LayoutCandidate& candidate) {
+    if (candidate.is_planned()) return true;
     try {
-      check(space_.experiment(weighed.layout));
+      check(space_.experiment(candidate.layout));
       return true;
     } catch (const InputError& error) {
-      known_.refuse(weighed.layout, error.what());
+      known_.refuse(candidate.layout, error.what());
       return false;
     }
   }
 
   /// `all`: best first.
-  void gather_changes(const std::vector<WeighedLayout>& all) {
+  void gather_changes(const std::vector<LayoutCandidate>& all) {
     if (!result_.written) return;
     for (const LayoutOption option : all_of<LayoutOption>) {
       std::set<std::string> names;
-      for (const Layout& layout : space_.changes(space_.written(), option)) names.insert(to_string(layout));
-      const auto found = std::find_if(all.begin(), all.end(), [&](const WeighedLayout& each) {
-        return each.fits && names.contains(to_string(each.layout)) && is_accepted(each);
+      for (const Layout& layout : space_.neighbours(space_.written(), option)) names.insert(to_string(layout));
+      const auto found = std::find_if(all.begin(), all.end(), [&](const LayoutCandidate& each) {
+        return each.fits && names.contains(to_string(each.layout)) && accept_or_refuse(each);
       });
       if (found != all.end()) result_.changes.push_back({option, *found});
     }
@@ -347,8 +347,8 @@ class Search {
   LayoutEstimator estimator_;
   KnownLayouts known_;
   std::set<std::string> explored_;
-  Weighed best_{};   // of the plans, or the first estimate
-  double work_ = 0;  // of all plans
+  Candidate best_{};  // of the plans, or the first estimate
+  double work_ = 0;   // of all plans
   LayoutSearchResult result_;
 };
 

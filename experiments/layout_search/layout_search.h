@@ -22,26 +22,26 @@
 namespace heddle {
 
 /// Planned, or estimated.
-struct WeighedLayout {
+struct LayoutCandidate {
   Layout layout{};
   LayoutFigures figures{};
   bool fits = true;
-  int changes = 0;  // the number of options in which it differs from the experiment
+  int distance_from_written = 0;  // the number of options in which it differs from the experiment
   bool is_planned() const { return figures.peak.has_value(); }
   /// What layouts are compared by: the seconds, as a float because sums in another order differ in later digits, and
-  /// the share of the memory.
+  /// RankBudgets::fullness: the share of the budget or, where no rank has one, the bytes.
   std::pair<double, double> cost() const { return {static_cast<float>(figures.seconds), figures.fullness}; }
 };
 
 /// A layout that differs from the experiment's in one option.
 struct LayoutChange {
   LayoutOption option = LayoutOption::mesh;
-  WeighedLayout changed{};
+  LayoutCandidate changed{};
 };
 
 struct LayoutSearchOptions {
   int ranks = 1;
-  LayoutFreedom freedom{};
+  AllowedChanges allowed{};
   /// How much may be simulated: the layers that all ranks compute in a step, four for the messages of each stage and
   /// micro-batch, and 100 for the rest of each rank, summed over the layouts that are planned; the experiment's own
   /// layout is not counted.
@@ -54,21 +54,21 @@ struct LayoutSearchOptions {
 struct LayoutSearchResult {
   /// The experiment as it is written, planned. If planning it would exceed max_work, it is estimated, or absent if its
   /// mesh has another number of ranks than the search.
-  std::optional<WeighedLayout> written{};
+  std::optional<LayoutCandidate> written{};
   /// The fastest layouts that fit, at most ten. Of those whose times agree to seven digits, the smaller one comes
   /// first, and of those with the same memory, too, the one that differs from the experiment in the fewest options.
   /// Those whose time and memory agree within 0.1 % with those of one before are left out.
-  std::vector<WeighedLayout> best{};
+  std::vector<LayoutCandidate> best{};
   bool has_equal_layouts = false;  // whether any are left out
   /// Those than which no other layout is both faster and smaller, from the fastest to the smallest.
-  std::vector<WeighedLayout> front{};
+  std::vector<LayoutCandidate> front{};
   /// All that were planned, and estimates of others, in no order.
-  std::vector<WeighedLayout> layouts{};
+  std::vector<LayoutCandidate> layouts{};
   /// For each option the fastest layout that fits and differs from the experiment's in that option alone.
   std::vector<LayoutChange> changes{};
   /// The layout with the smallest peak memory, planned if any is.
-  WeighedLayout smallest{};
-  double bound = 0;  // bound_seconds
+  LayoutCandidate smallest{};
+  double bound = 0;  // min_step_seconds
   /// The parts of the batch that batch norms normalise, if the search had to keep their number.
   std::optional<std::int64_t> norm_groups{};
   std::size_t considered = 0;  // layouts in the space

@@ -24,8 +24,8 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
 
 }  // namespace
 
-LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreedom& freedom)
-    : experiment_(written), freedom_(freedom), ranks_(ranks) {
+LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const AllowedChanges& allowed)
+    : experiment_(written), allowed_(allowed), ranks_(ranks) {
   if (written.train.forward_only) fail<InputError>("train.forward_only: expected a training: a search weighs steps");
   // The sample of classes must not depend on the number of the head's ranks.
   for (std::size_t set = 0; set < written.heads(); ++set)
@@ -47,7 +47,7 @@ LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const LayoutFreed
               .over = written.head.over,
               .logits = written.head.logits,
               .head_work = written.pipeline.head_work};
-  if (freedom.contains(Freedom::micro_batches)) micro_batches_ = divisors_of(written.train.batch);
+  if (allowed.contains(AllowedChange::micro_batches)) micro_batches_ = divisors_of(written.train.batch);
   std::erase_if(micro_batches_,
                 [&](std::int64_t count) { return count == written_.micro_batches || count > max_micro_batches; });
   micro_batches_.insert(micro_batches_.begin(), written_.micro_batches);
@@ -81,7 +81,7 @@ std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
   if (mesh.pp > static_cast<std::int64_t>(applications_))
     return fmt::format("the model has {} layers, fewer than stages", applications_);
   const std::vector<std::int64_t> micro_batches = micro_batches_of(mesh);
-  const std::int64_t min_count = freedom_.contains(Freedom::micro_batches) ? 1 : train.micro_batches;
+  const std::int64_t min_count = allowed_.contains(AllowedChange::micro_batches) ? 1 : train.micro_batches;
   if (mesh.dp * min_count > train.batch)
     return fmt::format("train.batch = {} has fewer samples than parts, dp {} x {}", train.batch, mesh.dp,
                        counted(min_count, "micro-batch", "micro-batches"));
@@ -98,7 +98,7 @@ const std::optional<std::vector<PlacementConfig>>& LayoutSpace::planned_placemen
   Layout placed = written_;
   placed.mesh = layout.mesh;
   placed.micro_batches = layout.micro_batches;
-  placed.over = overs_of(layout.mesh).size() > 1 ? every_axis : written_.over;
+  placed.over = head_axes_of(layout.mesh).size() > 1 ? every_axis : written_.over;
   placed.placements = layout.placements;
   const std::string key = to_string(placed);
   const auto known = placements_.find(key);
@@ -159,7 +159,7 @@ Experiment LayoutSpace::experiment(const Layout& layout) const {
   return experiment;
 }
 
-std::vector<Layout> LayoutSpace::changes(const Layout& from, LayoutOption option) const {
+std::vector<Layout> LayoutSpace::neighbours(const Layout& from, LayoutOption option) const {
   std::vector<Layout> changed;
   const std::string before = value_of(from, option);
   const auto add_fitted = [&](const Layout& layout) {
@@ -202,13 +202,13 @@ std::vector<Layout> LayoutSpace::changes(const Layout& from, LayoutOption option
       for (const CutChoice cut : cuts_of(from)) add(&Layout::cut, cut);
       break;
     case LayoutOption::over:
-      for (const AxisSet over : overs_of(from.mesh)) add(&Layout::over, over);
+      for (const AxisSet over : head_axes_of(from.mesh)) add(&Layout::over, over);
       break;
     case LayoutOption::logits:
       for (const Logits each : logits()) add(&Layout::logits, each);
       break;
     case LayoutOption::head_work:
-      for (const HeadWork work : works_of(from)) add(&Layout::head_work, work);
+      for (const HeadWork work : head_works_of(from)) add(&Layout::head_work, work);
       break;
   }
   return changed;
@@ -253,7 +253,7 @@ std::vector<Layout> LayoutSpace::all(std::size_t max_layouts) const {
                                     LayoutOption::head_work, LayoutOption::cut, LayoutOption::placements}) {
     const std::size_t before = found.size();
     for (std::size_t i = 0; i < before; ++i)
-      for (const Layout& changed : changes(found[i], option)) found.push_back(changed);
+      for (const Layout& changed : neighbours(found[i], option)) found.push_back(changed);
   }
   return found;
 }
@@ -263,11 +263,11 @@ std::size_t LayoutSpace::size() const {
   for (const Layout& start : starts_) {
     std::size_t heads = 0;
     Layout layout = start;
-    for (const AxisSet over : overs_of(start.mesh))
+    for (const AxisSet over : head_axes_of(start.mesh))
       for (const Logits each : logits()) {
         layout.over = over;
         layout.logits = each;
-        heads += works_of(layout).size();
+        heads += head_works_of(layout).size();
       }
     const bool has_budget = experiment_.min_budget(ranks_) > 0;
     const std::size_t placements = start.mesh.dp * start.mesh.tp == 1 ? 1 : has_budget ? 3 : 2;

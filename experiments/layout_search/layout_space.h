@@ -2,10 +2,13 @@
 // and the schedules permit. All of them train the same thing as the experiment.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/layout_search/layout.h"
@@ -14,26 +17,26 @@ namespace heddle {
 
 /// Changes that a search makes only if they are allowed, because they cost work or memory of the host, or change the
 /// sums of the training.
-enum class Freedom {
+enum class AllowedChange {
   recompute,      // more work for less memory
   offload,        // memory of the host in place of that of the ranks
   micro_batches,  // other sums of the same gradients
   norm_groups     // batch norms normalise other parts of the batch
 };
 template <>
-inline constexpr auto enum_names<Freedom> = enum_table<Freedom>({
-    {Freedom::recompute, "recompute"},
-    {Freedom::offload, "offload"},
-    {Freedom::micro_batches, "micro_batches"},
-    {Freedom::norm_groups, "norm_groups"},
+inline constexpr auto enum_names<AllowedChange> = enum_table<AllowedChange>({
+    {AllowedChange::recompute, "recompute"},
+    {AllowedChange::offload, "offload"},
+    {AllowedChange::micro_batches, "micro_batches"},
+    {AllowedChange::norm_groups, "norm_groups"},
 });
-using LayoutFreedom = std::set<Freedom>;
+using AllowedChanges = std::set<AllowedChange>;
 
 class LayoutSpace {
  public:
   /// `written` is on plan. InputError if no mesh of this number of ranks is possible, with the reason for each mesh.
   /// The checks of the experiment, which take longer, may refuse some of the layouts later.
-  LayoutSpace(const Experiment& written, int ranks, const LayoutFreedom& freedom);
+  LayoutSpace(const Experiment& written, int ranks, const AllowedChanges& allowed);
 
   /// The experiment's own layout. Its mesh may have another number of ranks than those of the space.
   const Layout& written() const { return written_; }
@@ -43,7 +46,7 @@ class LayoutSpace {
   [[noreturn]] void refuse_all(const std::map<std::string, std::string>& reasons) const;
   /// The layouts of the space that differ from this one in one option. Where they must, others follow: a mesh without
   /// stages has no schedule.
-  std::vector<Layout> changes(const Layout& from, LayoutOption option) const;
+  std::vector<Layout> neighbours(const Layout& from, LayoutOption option) const;
   /// Every mesh with every number of micro-batches, schedule, recomputation and offloading; the other options are as
   /// written.
   const std::vector<Layout>& starts() const { return starts_; }
@@ -76,9 +79,9 @@ class LayoutSpace {
   std::vector<Recompute> recomputations() const;
   std::vector<Offload> offloads_of(const Layout& layout) const;
   std::vector<ShardedState> shards_of(const MeshConfig& mesh) const;
-  std::vector<AxisSet> overs_of(const MeshConfig& mesh) const;
+  std::vector<AxisSet> head_axes_of(const MeshConfig& mesh) const;
   std::vector<Logits> logits() const;
-  std::vector<HeadWork> works_of(const Layout& layout) const;
+  std::vector<HeadWork> head_works_of(const Layout& layout) const;
   std::vector<CutChoice> cuts_of(const Layout& layout) const;
   std::vector<PlacementChoice> placements_of(Layout layout) const;
   /// Nothing unless the planner finds placements that share more than samples.
@@ -88,7 +91,7 @@ class LayoutSpace {
   std::optional<Layout> fitted(Layout layout) const;
 
   Experiment experiment_;
-  LayoutFreedom freedom_;
+  AllowedChanges allowed_;
   Layout written_;
   std::size_t applications_ = 0;
   std::vector<std::int64_t> micro_batches_;  // their possible numbers, the experiment's own first

@@ -15,10 +15,6 @@ namespace {
 /// Times that differ by less than this part of the makespan are the same.
 constexpr double rounding = 1e-9;
 
-std::size_t index_of(int index) {
-  return static_cast<std::size_t>(index);
-}
-
 double& time_of(TimeByCost& time, CostKind kind) {
   return time.at(static_cast<std::size_t>(kind));
 }
@@ -36,32 +32,32 @@ class StepTimes {
   }
 
   TransferCosts transfer(const Action& from) const {
-    return costs_.transfer ? costs_.transfer(from.stage, receiver_stage(schedule_, from)) : TransferCosts{};
+    return costs_.transfer ? costs_.transfer(from.stage, receiver_stage(schedule_, from).value()) : TransferCosts{};
   }
 
   /// Adds the time of a step and its messages.
   void add(const CriticalStep& step, TimeByCost& time) const {
-    add(step.rank, schedule_.ranks[index_of(step.rank)][index_of(step.index)], time);
-    for (const Action& message : step.messages) time_of(time, CostKind::transfer) += transfer(message).occupies;
+    add(step.rank, schedule_.ranks[at_index(step.rank)][at_index(step.index)], time);
+    for (const Action& message : step.messages) time_of(time, CostKind::transfer) += transfer(message).occupancy;
     if (!step.messages.empty()) time_of(time, CostKind::transfer) += transfer(step.messages.back()).latency;
   }
 
   TimeByCost of_all_steps() const {
     TimeByCost time{};
     for (int rank = 0; rank < schedule_.size(); ++rank)
-      for (const Action& action : schedule_.ranks[index_of(rank)]) {
+      for (const Action& action : schedule_.ranks[at_index(rank)]) {
         add(rank, action, time);
-        if (receiver_stage(schedule_, action) < 0) continue;
-        const auto [latency, occupies] = transfer(action);
-        time_of(time, CostKind::transfer) += latency + occupies;
+        if (!receiver_stage(schedule_, action)) continue;
+        const auto [latency, occupancy] = transfer(action);
+        time_of(time, CostKind::transfer) += latency + occupancy;
       }
     return time;
   }
 
  private:
   void add(int rank, const Action& action, TimeByCost& time) const {
-    const StageCosts& costs = costs_.stages[costs_.stages.size() == 1 ? 0 : index_of(action.stage)];
-    const double speed = index_of(rank) < costs_.speed.size() ? costs_.speed[index_of(rank)] : 1;
+    const StageCosts& costs = costs_.stages[costs_.stages.size() == 1 ? 0 : at_index(action.stage)];
+    const double speed = at_index(rank) < costs_.speed.size() ? costs_.speed[at_index(rank)] : 1;
     const bool is_whole = action.kind == ActionKind::backward;
     if (action.kind == ActionKind::forward) time_of(time, CostKind::forward) += costs.forward / speed;
     if (is_backward(action.kind)) time_of(time, CostKind::backward_input) += costs.backward_input / speed;
@@ -82,12 +78,12 @@ class PathFinder {
         times_(schedule, costs),
         timeline_(timeline),
         tolerance_(rounding * timeline.makespan()),
-        forward_at_(index_of(schedule.stages()) * index_of(schedule.micro_batches)),
-        backward_at_(forward_at_.size()) {
+        forward_at_(schedule),
+        backward_at_(schedule) {
     for (const std::vector<Action>& list : schedule.ranks)
       for (std::size_t i = 0; i < list.size(); ++i) {
-        if (list[i].kind == ActionKind::forward) forward_at_[cell(list[i])] = static_cast<int>(i);
-        if (is_backward(list[i].kind)) backward_at_[cell(list[i])] = static_cast<int>(i);
+        if (list[i].kind == ActionKind::forward) forward_at_(list[i]) = static_cast<int>(i);
+        if (is_backward(list[i].kind)) backward_at_(list[i]) = static_cast<int>(i);
       }
   }
 
@@ -103,16 +99,12 @@ class PathFinder {
   }
 
  private:
-  std::size_t cell(const Action& action) const {
-    return index_of(action.stage) * index_of(schedule_.micro_batches) + index_of(action.micro_batch);
-  }
-
   /// None if the schedule is empty.
   std::optional<CriticalStep> last_step() const {
     std::optional<CriticalStep> last;
     double end = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
-      const std::vector<TimedAction>& timed = timeline_.ranks[index_of(rank)];
+      const std::vector<TimedAction>& timed = timeline_.ranks[at_index(rank)];
       if (timed.empty() || (last && timed.back().end <= end + tolerance_)) continue;
       end = timed.back().end;
       last = CriticalStep{.rank = rank, .index = static_cast<int>(timed.size()) - 1, .messages = {}};
@@ -122,11 +114,11 @@ class PathFinder {
 
   /// Sets the messages of `step`.
   std::optional<CriticalStep> step_before(CriticalStep& step) const {
-    const std::vector<TimedAction>& timed = timeline_.ranks[index_of(step.rank)];
-    const double begin = timed[index_of(step.index)].begin;
-    if (step.index > 0 && timed[index_of(step.index) - 1].end >= begin - tolerance_)
+    const std::vector<TimedAction>& timed = timeline_.ranks[at_index(step.rank)];
+    const double begin = timed[at_index(step.index)].begin;
+    if (step.index > 0 && timed[at_index(step.index) - 1].end >= begin - tolerance_)
       return CriticalStep{.rank = step.rank, .index = step.index - 1, .messages = {}};
-    const std::optional<Action> input = input_of(timed[index_of(step.index)].action);
+    const std::optional<Action> input = input_of(timed[at_index(step.index)].action);
     if (!input || schedule_.rank_at(input->stage, input->micro_batch) == step.rank) return std::nullopt;
     return follow_messages(*input, begin, step);
   }
@@ -143,16 +135,16 @@ class PathFinder {
   /// From the message that arrives at `begin` back to the action after which the link began to be busy.
   CriticalStep follow_messages(const Action& input, double begin, CriticalStep& step) const {
     const int sender = schedule_.rank_at(input.stage, input.micro_batch);
-    const std::vector<Action>& list = schedule_.ranks[index_of(sender)];
-    int index = (input.kind == ActionKind::forward ? forward_at_ : backward_at_)[cell(input)];
-    double link_begin = begin - times_.transfer(list[index_of(index)]).latency;
+    const std::vector<Action>& list = schedule_.ranks[at_index(sender)];
+    int index = (input.kind == ActionKind::forward ? forward_at_ : backward_at_)(input);
+    double link_begin = begin - times_.transfer(list[at_index(index)]).latency;
     for (int other = index; other >= 0; --other) {
-      const Action& sent = list[index_of(other)];
-      const int to = receiver_stage(schedule_, sent);
-      if (to < 0 || schedule_.rank_at(to, sent.micro_batch) != step.rank) continue;
+      const Action& sent = list[at_index(other)];
+      const std::optional<int> to = receiver_stage(schedule_, sent);
+      if (!to || schedule_.rank_at(*to, sent.micro_batch) != step.rank) continue;
       index = other;
-      step.messages.push_back(list[index_of(index)]);
-      link_begin -= times_.transfer(list[index_of(index)]).occupies;
+      step.messages.push_back(list[at_index(index)]);
+      link_begin -= times_.transfer(list[at_index(index)]).occupancy;
       if (link_begin <= sent_at(sender, index) + tolerance_) break;
     }
     std::reverse(step.messages.begin(), step.messages.end());
@@ -161,16 +153,16 @@ class PathFinder {
 
   /// What a rank computes together is sent when all of it has ended.
   double sent_at(int rank, int index) const {
-    return timeline_.ranks[index_of(rank)][index_of(end_of_overlap(schedule_.ranks[index_of(rank)], index)) - 1].end;
+    return timeline_.ranks[at_index(rank)][at_index(end_of_overlap(schedule_.ranks[at_index(rank)], index)) - 1].end;
   }
 
   const Schedule& schedule_;
   StepTimes times_;
   const Timeline& timeline_;
   double tolerance_;
-  // Per stage and micro-batch: the index of F, and of B or I, in the list of the stage's rank.
-  std::vector<int> forward_at_;
-  std::vector<int> backward_at_;
+  // The index of F, and of B or I, in the list of the stage's rank.
+  PerCell<int> forward_at_;
+  PerCell<int> backward_at_;
 };
 
 TimeByCost time_of_steps(const std::vector<CriticalStep>& steps, const StepTimes& times) {
@@ -189,8 +181,8 @@ SimulationCosts with_scaled(const SimulationCosts& costs, CostKind kind, double 
   }
   if (kind == CostKind::transfer && costs.transfer)
     result.transfer = [transfer = costs.transfer, factor](int from_stage, int to_stage) {
-      const auto [latency, occupies] = transfer(from_stage, to_stage);
-      return TransferCosts{.latency = factor * latency, .occupies = factor * occupies};
+      const auto [latency, occupancy] = transfer(from_stage, to_stage);
+      return TransferCosts{.latency = factor * latency, .occupancy = factor * occupancy};
     };
   return result;
 }

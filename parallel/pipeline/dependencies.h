@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "parallel/pipeline/schedule.h"
@@ -22,7 +23,7 @@ constexpr bool is_backward(ActionKind kind) {
 
 /// The actions that passes have added to the computing actions.
 struct Additions {
-  int loss_ranks = 0;          // number of ranks that have the H, or the J, S and T, of a micro-batch
+  int loss_rank_count = 0;     // number of ranks that have the H, or the J, S and T, of a micro-batch
   bool loss_in_parts = false;  // J, S and T
   bool messages = false;
 
@@ -31,8 +32,8 @@ struct Additions {
 };
 Additions additions(const Schedule& schedule);
 
-/// The stage to which the result of an action is sent: a neighbour on another rank; -1 if there is none.
-int receiver_stage(const Schedule& schedule, const Action& action);
+/// The stage to which the result of an action is sent: a neighbour on another rank, if there is one.
+std::optional<int> receiver_stage(const Schedule& schedule, const Action& action);
 
 /// The index after the last action that begins together with the one at `first`.
 int end_of_overlap(const std::vector<Action>& list, int first);
@@ -43,9 +44,32 @@ int end_of_overlap(const std::vector<Action>& list, int first);
 /// long.
 constexpr std::size_t stage_stride(int micro_batches, std::size_t bytes) {
   constexpr std::size_t line = 64;
-  const std::size_t lines = (static_cast<std::size_t>(micro_batches) * bytes + line - 1) / line;
+  const std::size_t lines = (at_index(micro_batches) * bytes + line - 1) / line;
   return (lines | 1) * line / bytes;
 }
+
+/// A value for each stage and micro-batch, whose stages are `stage_stride` apart.
+template <class T>
+class PerCell {
+ public:
+  PerCell() = default;
+  explicit PerCell(const Schedule& schedule, T value = {})
+      : stride_(stage_stride(schedule.micro_batches, sizeof(T))), values_(schedule.rank_of.size() * stride_, value) {}
+
+  decltype(auto) operator()(int stage, int micro_batch) {
+    return values_[at_index(stage) * stride_ + at_index(micro_batch)];
+  }
+  decltype(auto) operator()(int stage, int micro_batch) const {
+    return values_[at_index(stage) * stride_ + at_index(micro_batch)];
+  }
+  decltype(auto) operator()(const Action& action) { return (*this)(action.stage, action.micro_batch); }
+  decltype(auto) operator()(const Action& action) const { return (*this)(action.stage, action.micro_batch); }
+  bool empty() const { return values_.empty(); }
+
+ private:
+  std::size_t stride_ = 0;
+  std::vector<T> values_;
+};
 
 /// Where a walk over the lists ended.
 struct Walk {

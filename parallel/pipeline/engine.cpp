@@ -15,9 +15,9 @@ namespace {
 
 constexpr const char* has_no_parts = "these stages compute the loss at once";
 
-using Place = std::pair<int, int>;  // stage, micro-batch
+using Cell = std::pair<int, int>;  // stage, micro-batch
 
-Place place_of(const Action& action) {
+Cell cell_of(const Action& action) {
   return {action.stage, action.micro_batch};
 }
 
@@ -29,8 +29,8 @@ class PipelineEngine::Execution {
   Execution(const PipelineProgram& program, PipelineStages& stages, Communicator& ranks, Device& device, Tracer& tracer,
             RankClock& clock)
       : schedule_(program.schedule),
-        actions_(schedule_.ranks[static_cast<std::size_t>(ranks.rank())]),
-        waits_(program.waits[static_cast<std::size_t>(ranks.rank())]),
+        actions_(schedule_.ranks[at_index(ranks.rank())]),
+        waits_(program.waits[at_index(ranks.rank())]),
         stages_(stages),
         ranks_(ranks),
         device_(device),
@@ -38,11 +38,11 @@ class PipelineEngine::Execution {
         clock_(clock) {
     for (std::size_t i = 0; i < actions_.size(); ++i) {
       const Action& action = actions_[i];
-      if (action.kind == ActionKind::recompute) recomputed_.insert(place_of(action));
-      if (action.kind == ActionKind::offload) offloaded_.insert(place_of(action));
+      if (action.kind == ActionKind::recompute) recomputed_.insert(cell_of(action));
+      if (action.kind == ActionKind::offload) offloaded_.insert(cell_of(action));
       if (action.kind == ActionKind::loss_sums) loss_in_parts_ = true;
       if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input)
-        walked_.insert(place_of(action));
+        has_backward_.insert(cell_of(action));
       if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) last_weight_ = i;
     }
   }
@@ -70,7 +70,7 @@ class PipelineEngine::Execution {
     DType dtype;
   };
   /// The state of one micro-batch in one stage, from its forward to its last action.
-  struct Passage {
+  struct MicroBatchState {
     std::vector<Tensor> inputs;  // kept from F to R
     std::vector<Leaf> leaves;
     std::vector<Variable> outputs;
@@ -81,7 +81,7 @@ class PipelineEngine::Execution {
     double loaded_at = 0;                      // the end of L by the rank's clock
     std::shared_ptr<const Mark> loaded;        // the end of L on the device; null where it has ended
   };
-  using SendKey = std::pair<Place, ActionKind>;
+  using SendKey = std::pair<Cell, ActionKind>;
 
   bool is_last(int stage) const { return stage == schedule_.stages() - 1; }
 
@@ -93,7 +93,7 @@ class PipelineEngine::Execution {
         return recompute(action);
       case ActionKind::loss:
         return loss(action);
-      case ActionKind::loss_gather:
+      case ActionKind::loss_broadcast:
       case ActionKind::loss_sums:
       case ActionKind::loss_gradient:
         return part_of_loss(action);
@@ -117,14 +117,14 @@ class PipelineEngine::Execution {
 
   void forward(const Action& action) {
     std::vector<Tensor> inputs = action.stage == 0 ? std::vector{stages_.load(action.micro_batch)}
-                                                   : take_inbox(action, ActionKind::recv_forward);
+                                                   : take_received(action, ActionKind::recv_forward);
     const Tracer::Computing span(tracer_, to_string(action));
-    const bool is_recomputed = recomputed_.contains(place_of(action));
+    const bool is_recomputed = recomputed_.contains(cell_of(action));
     std::vector<Tensor> values;
-    if (walked_.contains(place_of(action)) && !is_recomputed) {
+    if (has_backward_.contains(cell_of(action)) && !is_recomputed) {
       values = build(action, std::move(inputs), false);
     } else {
-      if (is_recomputed) passages_[place_of(action)].inputs = inputs;
+      if (is_recomputed) states_[cell_of(action)].inputs = inputs;
       const NoGrad no_grad(device_);
       std::vector<Variable> constants(std::make_move_iterator(inputs.begin()), std::make_move_iterator(inputs.end()));
       inputs.clear();
@@ -138,7 +138,7 @@ class PipelineEngine::Execution {
 
   void recompute(const Action& action) {
     const Tracer::Computing span(tracer_, to_string(action));
-    build(action, std::exchange(passages_[place_of(action)].inputs, {}), true);
+    build(action, std::exchange(states_[cell_of(action)].inputs, {}), true);
   }
 
   static std::vector<Tensor> values_of(const std::vector<Variable>& variables) {
@@ -149,9 +149,9 @@ class PipelineEngine::Execution {
 
   /// Runs the forward with a graph, which is kept for the backward.
   std::vector<Tensor> build(const Action& action, std::vector<Tensor> inputs, bool recomputing) {
-    Passage& here = passages_[place_of(action)];
+    MicroBatchState& state = states_[cell_of(action)];
     std::optional<StorageLog> log;
-    if (offloaded_.contains(place_of(action))) {
+    if (offloaded_.contains(cell_of(action))) {
       log.emplace(device_);
       for (const Tensor& input : inputs) log->note(input.storage());
     }
@@ -161,16 +161,16 @@ class PipelineEngine::Execution {
       Tensor& input = inputs[i];
       if (wanted[i]) {
         auto gradient = std::make_shared<Accumulator>(Category::activations);
-        here.leaves.push_back({gradient, input.shape(), input.dtype()});
+        state.leaves.push_back({gradient, input.shape(), input.dtype()});
         variables.push_back(Variable::input(std::move(input), std::move(gradient)));
       } else {
         variables.emplace_back(std::move(input));
       }
     }
-    here.outputs = stages_.forward(action.stage, action.micro_batch, std::move(variables), recomputing);
-    std::vector<Tensor> values = values_of(here.outputs);
-    for (Variable& output : here.outputs) output.release_value();
-    if (log) here.made = without(log->take(), values);
+    state.outputs = stages_.forward(action.stage, action.micro_batch, std::move(variables), recomputing);
+    std::vector<Tensor> values = values_of(state.outputs);
+    for (Variable& output : state.outputs) output.release_value();
+    if (log) state.made = without(log->take(), values);
     return values;
   }
 
@@ -185,15 +185,15 @@ class PipelineEngine::Execution {
   }
 
   void offload(const Action& action) {
-    Passage& here = passages_[place_of(action)];
-    here.offloaded = std::make_unique<Offloaded>(std::exchange(here.made, {}));
-    transfer(action, *here.offloaded, [&] { here.offloaded->offload(); });
+    MicroBatchState& state = states_[cell_of(action)];
+    state.offloaded = std::make_unique<Offloaded>(std::exchange(state.made, {}));
+    transfer(action, *state.offloaded, [&] { state.offloaded->offload(); });
   }
 
   void load(const Action& action) {
-    Passage& here = passages_[place_of(action)];
-    here.loaded_at = transfer(action, *here.offloaded, [&] { here.loaded = here.offloaded->load(); });
-    here.offloaded.reset();
+    MicroBatchState& state = states_[cell_of(action)];
+    state.loaded_at = transfer(action, *state.offloaded, [&] { state.loaded = state.offloaded->load(); });
+    state.offloaded.reset();
   }
 
   /// Returns the end of the transfer by the rank's clock.
@@ -210,14 +210,14 @@ class PipelineEngine::Execution {
   }
 
   void part_of_loss(const Action& action) {
-    const Tensor output = action.kind == ActionKind::loss_gather ? take_output(action) : Tensor();
+    const Tensor output = action.kind == ActionKind::loss_broadcast ? take_output(action) : Tensor();
     const Tracer::Computing span(tracer_, to_string(action));
-    if (action.kind == ActionKind::loss_gather)
-      stages_.start_loss(action.micro_batch, output);
+    if (action.kind == ActionKind::loss_broadcast)
+      stages_.broadcast_for_loss(action.micro_batch, output);
     else if (action.kind == ActionKind::loss_sums)
-      stages_.add_up_loss(action.micro_batch);
+      stages_.sum_loss(action.micro_batch);
     else
-      stages_.reduce_loss(action.micro_batch);
+      stages_.compute_loss_gradient(action.micro_batch);
   }
 
   void loss(const Action& action) {
@@ -225,40 +225,40 @@ class PipelineEngine::Execution {
     const bool has_output = output.defined();
     const Tracer::Computing span(tracer_, to_string(action));
     Tensor gradient = stages_.loss(action.micro_batch, output);
-    if (has_output) passages_[{schedule_.stages() - 1, action.micro_batch}].output_gradients = {std::move(gradient)};
+    if (has_output) states_[{schedule_.stages() - 1, action.micro_batch}].output_gradients = {std::move(gradient)};
   }
 
   void backward_of(const Action& action) {
     if (!is_last(action.stage))
-      passages_[place_of(action)].output_gradients = take_inbox(action, ActionKind::recv_backward);
+      states_[cell_of(action)].output_gradients = take_received(action, ActionKind::recv_backward);
     else if (loss_in_parts_)
-      passages_[place_of(action)].output_gradients = {stages_.loss_gradient(action.micro_batch)};
-    Passage& here = passages_[place_of(action)];
-    clock_.wait_until(here.loaded_at);
-    device_.backend().wait_for(std::exchange(here.loaded, nullptr).get());
+      states_[cell_of(action)].output_gradients = {stages_.wait_for_loss_gradient(action.micro_batch)};
+    MicroBatchState& state = states_[cell_of(action)];
+    clock_.wait_until(state.loaded_at);
+    device_.backend().wait_for(std::exchange(state.loaded, nullptr).get());
     const Tracer::Computing span(tracer_, to_string(action));
-    if (std::vector<Root> roots = roots_of(action, here); !roots.empty()) {
+    if (std::vector<Root> roots = roots_of(action, state); !roots.empty()) {
       if (action.kind == ActionKind::backward)
         backward(std::move(roots));
       else
-        here.weight_part = backward_inputs(std::move(roots));
+        state.weight_part = backward_inputs(std::move(roots));
     }
     std::vector<Tensor> gradients;
-    for (const Leaf& leaf : here.leaves) {
+    for (const Leaf& leaf : state.leaves) {
       Tensor gradient = leaf.gradient->gradient();
       leaf.gradient->clear();
       gradients.push_back(gradient.defined() ? std::move(gradient) : Tensor::zeros(device_, leaf.shape, leaf.dtype));
     }
-    here.leaves.clear();
-    if (action.kind == ActionKind::backward) passages_.erase(place_of(action));
+    state.leaves.clear();
+    if (action.kind == ActionKind::backward) states_.erase(cell_of(action));
     if (action.stage > 0) hand_over(action, ActionKind::send_backward, action.stage - 1, std::move(gradients));
   }
 
   /// The stage's outputs with the gradients that were received; outputs that depend on no leaf are left out.
-  std::vector<Root> roots_of(const Action& action, Passage& here) {
+  std::vector<Root> roots_of(const Action& action, MicroBatchState& state) {
     std::vector<Root> roots;
-    std::vector<Variable> outputs = std::exchange(here.outputs, {});
-    std::vector<Tensor> gradients = std::exchange(here.output_gradients, {});
+    std::vector<Variable> outputs = std::exchange(state.outputs, {});
+    std::vector<Tensor> gradients = std::exchange(state.output_gradients, {});
     const std::vector<bool> given = stages_.output_gradients(action.stage);
     std::size_t arrived = 0;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -271,29 +271,29 @@ class PipelineEngine::Execution {
 
   void backward_weight(const Action& action) {
     const Tracer::Computing span(tracer_, to_string(action));
-    if (std::optional<WeightBackward> part = std::move(passages_[place_of(action)].weight_part)) part->run();
-    passages_.erase(place_of(action));
+    if (std::optional<WeightBackward> part = std::move(states_[cell_of(action)].weight_part)) part->run();
+    states_.erase(cell_of(action));
   }
 
   /// Keeps an output for its send if the next stage is on another rank; else passes it on at once.
   void hand_over(const Action& made, ActionKind kind, int to, std::vector<Tensor> values) {
-    const Place target{to, made.micro_batch};
+    const Cell target{to, made.micro_batch};
     if (schedule_.rank_at(to, made.micro_batch) == ranks_.rank())
       local_[{target, kind}] = std::move(values);
     else
-      outbox_[{place_of(made), kind}] = std::move(values);
+      unsent_[{cell_of(made), kind}] = std::move(values);
   }
 
   void send(const Action& action) {
-    std::vector<Tensor> values = std::move(outbox_.extract(SendKey{place_of(action), action.kind}).mapped());
+    std::vector<Tensor> values = std::move(unsent_.extract(SendKey{cell_of(action), action.kind}).mapped());
     const int to = schedule_.rank_at(action.kind == ActionKind::send_forward ? action.stage + 1 : action.stage - 1,
                                      action.micro_batch);
-    std::vector<Work<void>>& works = sends_[{place_of(action), action.kind}];
+    std::vector<Work<void>>& works = sends_[{cell_of(action), action.kind}];
     for (const Tensor& value : values) works.push_back(ranks_.send(value, to));
   }
 
   void wait_for(const Action& send) {
-    auto sent = sends_.extract(SendKey{place_of(send), send.kind});
+    auto sent = sends_.extract(SendKey{cell_of(send), send.kind});
     for (Work<void>& work : sent.mapped()) work.wait();
   }
 
@@ -304,16 +304,16 @@ class PipelineEngine::Execution {
         forward ? stages_.input_gradients(action.stage) : stages_.output_gradients(action.stage);
     const auto messages =
         forward ? static_cast<std::ptrdiff_t>(gradients.size()) : std::count(gradients.begin(), gradients.end(), true);
-    std::vector<Work<Tensor>>& works = inbox_[{place_of(action), action.kind}];
+    std::vector<Work<Tensor>>& works = receives_[{cell_of(action), action.kind}];
     for (std::ptrdiff_t i = 0; i < messages; ++i) works.push_back(ranks_.recv(from));
   }
 
   /// The tensors that were received for an action, or computed for it on this rank.
-  std::vector<Tensor> take_inbox(const Action& action, ActionKind kind) {
+  std::vector<Tensor> take_received(const Action& action, ActionKind kind) {
     const ActionKind sent = kind == ActionKind::recv_forward ? ActionKind::send_forward : ActionKind::send_backward;
-    if (auto local = local_.extract(SendKey{place_of(action), sent})) return std::move(local.mapped());
+    if (auto local = local_.extract(SendKey{cell_of(action), sent})) return std::move(local.mapped());
     std::vector<Tensor> values;
-    if (auto arrived = inbox_.extract(SendKey{place_of(action), kind}))
+    if (auto arrived = receives_.extract(SendKey{cell_of(action), kind}))
       for (Work<Tensor>& work : arrived.mapped()) values.push_back(work.wait());
     return values;
   }
@@ -326,29 +326,29 @@ class PipelineEngine::Execution {
   Device& device_;
   Tracer& tracer_;
   RankClock& clock_;
-  std::set<Place> recomputed_;
-  std::set<Place> offloaded_;
-  std::set<Place> walked_;
+  std::set<Cell> recomputed_;
+  std::set<Cell> offloaded_;
+  std::set<Cell> has_backward_;
   bool loss_in_parts_ = false;
   std::optional<std::size_t> last_weight_;
-  std::map<Place, Passage> passages_;
-  std::map<int, Tensor> outputs_;                       // of the last stage, by micro-batch, until H or J
-  std::map<SendKey, std::vector<Tensor>> local_;        // for another stage of this rank
-  std::map<SendKey, std::vector<Tensor>> outbox_;       // until the send
-  std::map<SendKey, std::vector<Work<void>>> sends_;    // under way
-  std::map<SendKey, std::vector<Work<Tensor>>> inbox_;  // posted receives
+  std::map<Cell, MicroBatchState> states_;
+  std::map<int, Tensor> outputs_;                          // of the last stage, by micro-batch, until H or J
+  std::map<SendKey, std::vector<Tensor>> local_;           // for another stage of this rank
+  std::map<SendKey, std::vector<Tensor>> unsent_;          // until the send
+  std::map<SendKey, std::vector<Work<void>>> sends_;       // under way
+  std::map<SendKey, std::vector<Work<Tensor>>> receives_;  // posted receives
 };
 
-void PipelineStages::start_loss(int /*micro_batch*/, const Tensor& /*output*/) {
+void PipelineStages::broadcast_for_loss(int /*micro_batch*/, const Tensor& /*output*/) {
   fail("{}", has_no_parts);
 }
-void PipelineStages::add_up_loss(int /*micro_batch*/) {
+void PipelineStages::sum_loss(int /*micro_batch*/) {
   fail("{}", has_no_parts);
 }
-void PipelineStages::reduce_loss(int /*micro_batch*/) {
+void PipelineStages::compute_loss_gradient(int /*micro_batch*/) {
   fail("{}", has_no_parts);
 }
-Tensor PipelineStages::loss_gradient(int /*micro_batch*/) {
+Tensor PipelineStages::wait_for_loss_gradient(int /*micro_batch*/) {
   fail("{}", has_no_parts);
 }
 

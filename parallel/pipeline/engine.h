@@ -2,9 +2,9 @@
 // variables.
 //
 // Activations and gradients are sent from stage to stage as messages. A send is started without waiting. It is waited
-// for one computing action after the time at which the receiver would use it if all actions took equally long. A slow
-// receiver therefore does not delay the sender's next micro-batch, the number of messages in flight is bounded, and
-// memory does not depend on timing.
+// for one computing action after the time at which the receiver would use it if F, I, W and R took one unit each, B two
+// and the loss none. A slow receiver therefore does not delay the sender's next micro-batch, the number of messages in
+// flight is bounded, and memory does not depend on timing.
 //
 // O moves to the host's memory all activations that the graph of a micro-batch keeps, except the outputs of the stage,
 // which are still being sent. They leave the rank's memory, and L allocates them there again, where O and L stand in
@@ -41,12 +41,12 @@ class PipelineStages {
   virtual Tensor loss(int micro_batch, const Tensor& output) = 0;
   /// J, S and T: the parts of H. S waits for the J of the rank that has the last stage's output, and T for the S of all
   /// ranks.
-  virtual void start_loss(int micro_batch, const Tensor& output);
-  virtual void add_up_loss(int micro_batch);
-  virtual void reduce_loss(int micro_batch);
-  /// Waits until all ranks have called `reduce_loss` or, of a loss in one exchange, `add_up_loss`, and returns the
-  /// gradient of the last stage's output. Called on the rank that has this stage.
-  virtual Tensor loss_gradient(int micro_batch);
+  virtual void broadcast_for_loss(int micro_batch, const Tensor& output);
+  virtual void sum_loss(int micro_batch);
+  virtual void compute_loss_gradient(int micro_batch);
+  /// Waits until all ranks have called `compute_loss_gradient` or, of a loss in one exchange, `sum_loss`, and returns
+  /// the gradient of the last stage's output. Called on the rank that has this stage.
+  virtual Tensor wait_for_loss_gradient(int micro_batch);
   /// Called before this rank's last action that adds to gradients of parameters.
   virtual void before_last_weight_gradient() {}
 };

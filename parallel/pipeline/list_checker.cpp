@@ -16,30 +16,27 @@ namespace {
 class ListChecker {
  public:
   explicit ListChecker(const Schedule& schedule)
-      : schedule_(schedule),
-        seen_(schedule.rank_of.size() * at(schedule.micro_batches)),
-        trains_(!is_forward_only(schedule)),
-        added_(additions(schedule)) {
+      : schedule_(schedule), seen_(schedule), trains_(!is_forward_only(schedule)), added_(additions(schedule)) {
     stages_of_.resize(schedule.ranks.size());
     for (int copy = 0; copy < schedule.copies(); ++copy)
       for (int stage = 0; stage < schedule.stages(); ++stage)
-        stages_of_[at(schedule.ranks_of_copy(copy)[at(stage)])].push_back(stage);
+        stages_of_[at_index(schedule.ranks_of_copy(copy)[at_index(stage)])].push_back(stage);
   }
 
   std::optional<ScheduleFault> check(int rank) {
-    const std::vector<Action>& list = schedule_.ranks[at(rank)];
-    losses_.assign(at(schedule_.micro_batches), 0);
+    const std::vector<Action>& list = schedule_.ranks[at_index(rank)];
+    losses_.assign(at_index(schedule_.micro_batches), 0);
     for (int first = 0; first < static_cast<int>(list.size());) {
       const int end = end_of_overlap(list, first);
       std::string why = wrong_overlap(list, first, end);
-      if (!why.empty()) return ScheduleFault{rank, first, described(list[at(first)], why)};
+      if (!why.empty()) return ScheduleFault{rank, first, described(list[at_index(first)], why)};
       for (int i = first; i < end; ++i) {
-        const Action& action = list[at(i)];
+        const Action& action = list[at_index(i)];
         why = wrong_cell(rank, action);
         if (why.empty()) why = wrong_place(rank, action);
         if (!why.empty()) return ScheduleFault{rank, i, described(action, why)};
       }
-      for (int i = first; i < end; ++i) remember(list[at(i)]);
+      for (int i = first; i < end; ++i) remember(list[at_index(i)]);
       first = end;
     }
     if (const std::optional<Action> action = missing(rank)) {
@@ -49,32 +46,28 @@ class ListChecker {
   }
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   static std::uint16_t bit(ActionKind kind) { return static_cast<std::uint16_t>(1U << static_cast<unsigned>(kind)); }
   static std::string described(const Action& action, const std::string& why) {
     return fmt::format("{}: {}", to_string(action), why);
   }
   int rank_at(int stage, int micro_batch) const { return schedule_.rank_at(stage, micro_batch); }
   int last() const { return schedule_.stages() - 1; }
-  std::uint16_t& seen(int stage, int micro_batch) {
-    return seen_[at(stage) * at(schedule_.micro_batches) + at(micro_batch)];
-  }
-  bool has(ActionKind kind, int stage, int micro_batch) { return (seen(stage, micro_batch) & bit(kind)) != 0; }
+  bool has(ActionKind kind, int stage, int micro_batch) { return (seen_(stage, micro_batch) & bit(kind)) != 0; }
   bool has_backward(int stage, int micro_batch) {
     return has(ActionKind::backward, stage, micro_batch) || has(ActionKind::backward_input, stage, micro_batch);
   }
 
-  bool has_loss(ActionKind kind, int micro_batch) const { return (losses_[at(micro_batch)] & bit(kind)) != 0; }
+  bool has_loss(ActionKind kind, int micro_batch) const { return (losses_[at_index(micro_batch)] & bit(kind)) != 0; }
 
   static std::string wrong_overlap(const std::vector<Action>& list, int first, int end) {
-    if (list[at(end) - 1].overlaps_next) return "overlaps the next action, but there is none";
+    if (list[at_index(end) - 1].overlaps_next) return "overlaps the next action, but there is none";
     if (end - first == 1) return {};
     const auto is_pair = [](const Action& a, const Action& b) {
       return a.kind == ActionKind::forward && is_backward(b.kind) &&
              !(a.stage == b.stage && a.micro_batch == b.micro_batch);
     };
-    const Action& a = list[at(first)];
-    const Action& b = list[at(first) + 1];
+    const Action& a = list[at_index(first)];
+    const Action& b = list[at_index(first) + 1];
     if (end - first == 2 && (is_pair(a, b) || is_pair(b, a))) return {};
     return "overlaps, but the pair is not one forward and one backward of different cells";
   }
@@ -115,14 +108,15 @@ class ListChecker {
     const auto [kind, stage, micro_batch, overlaps] = action;
     switch (kind) {
       case ActionKind::forward:
-        return stage == 0 ? "" : not_there(ActionKind::forward, ActionKind::recv_forward, rank, stage - 1, action);
+        return stage == 0 ? "" : wrong_input(ActionKind::forward, ActionKind::recv_forward, rank, stage - 1, action);
       case ActionKind::backward:
       case ActionKind::backward_input:
         if (!has(ActionKind::forward, stage, micro_batch)) return before({ActionKind::forward, stage, micro_batch});
         if (has(ActionKind::offload, stage, micro_batch) && !has(ActionKind::load, stage, micro_batch))
           return before({ActionKind::load, stage, micro_batch});
-        if (stage < last()) return not_there(ActionKind::backward, ActionKind::recv_backward, rank, stage + 1, action);
-        return added_.loss_ranks > 0 ? after_loss(added_.end_of_loss, action) : "";
+        if (stage < last())
+          return wrong_input(ActionKind::backward, ActionKind::recv_backward, rank, stage + 1, action);
+        return added_.loss_rank_count > 0 ? after_loss(added_.end_of_loss, action) : "";
       case ActionKind::backward_weight:
         if (has(ActionKind::backward_input, stage, micro_batch)) return {};
         return before({ActionKind::backward_input, stage, micro_batch});
@@ -135,11 +129,11 @@ class ListChecker {
         if (has(ActionKind::offload, stage, micro_batch)) return {};
         return before({ActionKind::offload, stage, micro_batch});
       case ActionKind::loss_sums:
-        return after_loss(ActionKind::loss_gather, action);
+        return after_loss(ActionKind::loss_broadcast, action);
       case ActionKind::loss_gradient:
         return after_loss(ActionKind::loss_sums, action);
       case ActionKind::loss:
-      case ActionKind::loss_gather:
+      case ActionKind::loss_broadcast:
         if (rank != rank_at(last(), micro_batch) || has(ActionKind::forward, stage, micro_batch)) return {};
         return before({ActionKind::forward, stage, micro_batch});
       default:
@@ -152,12 +146,12 @@ class ListChecker {
   }
 
   /// Checks the input from a neighbouring stage, which this rank computes or receives.
-  std::string not_there(ActionKind computed, ActionKind received, int rank, int from, const Action& action) {
+  std::string wrong_input(ActionKind computed, ActionKind received, int rank, int from, const Action& action) {
     const int micro_batch = action.micro_batch;
     if (rank_at(from, micro_batch) == rank) {
-      const bool there = computed == ActionKind::forward ? has(ActionKind::forward, from, micro_batch)
-                                                         : has_backward(from, micro_batch);
-      return there ? "" : before({computed, from, micro_batch});
+      const bool has_arrived = computed == ActionKind::forward ? has(ActionKind::forward, from, micro_batch)
+                                                               : has_backward(from, micro_batch);
+      return has_arrived ? "" : before({computed, from, micro_batch});
     }
     if (!added_.messages || has(received, action.stage, micro_batch)) return {};
     return before({received, action.stage, micro_batch});
@@ -182,21 +176,21 @@ class ListChecker {
 
   void remember(const Action& action) {
     if (is_loss(action.kind)) {
-      losses_[at(action.micro_batch)] |= bit(action.kind);
+      losses_[at_index(action.micro_batch)] |= bit(action.kind);
     } else {
-      seen(action.stage, action.micro_batch) |= bit(action.kind);
+      seen_(action) |= bit(action.kind);
     }
   }
 
   /// The cell that is missing in the rank's list.
   std::optional<Action> missing(int rank) {
-    for (int i = 0; added_.loss_ranks > 0 && i < schedule_.micro_batches; ++i) {
-      if (!added_.loss_in_parts && added_.loss_ranks == 1 && rank != rank_at(last(), i)) continue;
+    for (int i = 0; added_.loss_rank_count > 0 && i < schedule_.micro_batches; ++i) {
+      if (!added_.loss_in_parts && added_.loss_rank_count == 1 && rank != rank_at(last(), i)) continue;
       if (!added_.loss_in_parts && !has_loss(ActionKind::loss, i)) return Action{ActionKind::loss, last(), i};
-      for (const ActionKind part : {ActionKind::loss_gather, ActionKind::loss_sums, ActionKind::loss_gradient})
+      for (const ActionKind part : {ActionKind::loss_broadcast, ActionKind::loss_sums, ActionKind::loss_gradient})
         if (added_.loss_in_parts && !has_loss(part, i)) return Action{part, last(), i};
     }
-    for (const int stage : stages_of_[at(rank)]) {
+    for (const int stage : stages_of_[at_index(rank)]) {
       for (int i = 0; i < schedule_.micro_batches; ++i) {
         if (rank_at(stage, i) != rank) continue;
         if (!has(ActionKind::forward, stage, i)) return Action{ActionKind::forward, stage, i};
@@ -217,7 +211,7 @@ class ListChecker {
   }
 
   const Schedule& schedule_;
-  std::vector<std::uint16_t> seen_;  // the kinds that each cell has
+  PerCell<std::uint16_t> seen_;  // the kinds that each cell has
   bool trains_;
   Additions added_;
   std::vector<std::uint16_t> losses_;  // the kinds of the loss that the rank being checked has for each micro-batch
@@ -226,7 +220,7 @@ class ListChecker {
 
 }  // namespace
 
-std::optional<ScheduleFault> fault_of_a_list(const Schedule& schedule) {
+std::optional<ScheduleFault> fault_within_a_list(const Schedule& schedule) {
   ListChecker lists(schedule);
   for (int rank = 0; rank < schedule.size(); ++rank)
     if (auto fault = lists.check(rank)) return fault;

@@ -10,6 +10,6 @@ namespace heddle {
 
 /// Whether each list has the cells of its rank, once, and each cell after the rank's own cells that it needs. Every
 /// stage must be on a rank.
-std::optional<ScheduleFault> fault_of_a_list(const Schedule& schedule);
+std::optional<ScheduleFault> fault_within_a_list(const Schedule& schedule);
 
 }  // namespace heddle

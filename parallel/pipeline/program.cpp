@@ -12,7 +12,7 @@ namespace {
 
 /// Whether an action counts where sends are waited for. The parts of a loss take no time here.
 bool counts_for_waits(ActionKind kind) {
-  return !is_message(kind) && !is_transfer(kind) && !is_part_of_loss(kind);
+  return !is_message(kind) && !is_offload_or_load(kind) && !is_part_of_loss(kind);
 }
 
 /// When each rank's computing actions begin if F, I, W and R take one unit, B two and H none.
@@ -85,8 +85,7 @@ Schedule forward_only(const std::vector<int>& rank_of, int micro_batches) {
   Schedule schedule = empty_schedule(micro_batches, rank_of);
   for (int stage = 0; stage < schedule.stages(); ++stage)
     for (int i = 0; i < micro_batches; ++i)
-      schedule.ranks[static_cast<std::size_t>(rank_of[static_cast<std::size_t>(stage)])].push_back(
-          {ActionKind::forward, stage, i});
+      schedule.ranks[at_index(rank_of[at_index(stage)])].push_back({ActionKind::forward, stage, i});
   return with_communication(std::move(schedule));
 }
 

@@ -13,7 +13,7 @@ std::string to_string(const Action& action) {
 
 Schedule empty_schedule(int micro_batches, std::vector<int> rank_of) {
   const int ranks = *std::max_element(rank_of.begin(), rank_of.end()) + 1;
-  return {micro_batches, std::move(rank_of), std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
+  return {micro_batches, std::move(rank_of), std::vector<std::vector<Action>>(at_index(ranks))};
 }
 
 Schedule empty_schedule_of_two_copies(int micro_batches, std::vector<int> rank_of) {
@@ -30,15 +30,16 @@ bool is_forward_only(const Schedule& schedule) {
   });
 }
 
-bool has_transfers(const Schedule& schedule) {
+bool has_offload(const Schedule& schedule) {
   return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const std::vector<Action>& actions) {
-    return std::any_of(actions.begin(), actions.end(), [](const Action& action) { return is_transfer(action.kind); });
+    return std::any_of(actions.begin(), actions.end(),
+                       [](const Action& action) { return is_offload_or_load(action.kind); });
   });
 }
 
 std::vector<int> looped_stages(int ranks, int chunks) {
   std::vector<int> rank_of;
-  rank_of.reserve(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(chunks));
+  rank_of.reserve(at_index(ranks) * at_index(chunks));
   for (int stage = 0; stage < ranks * chunks; ++stage) rank_of.push_back(stage % ranks);
   return rank_of;
 }
@@ -49,7 +50,7 @@ std::vector<int> folded_stages(int ranks) {
 
 std::vector<int> wave_stages(int ranks, int chunks) {
   std::vector<int> rank_of;
-  rank_of.reserve(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(chunks));
+  rank_of.reserve(at_index(ranks) * at_index(chunks));
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (int i = 0; i < ranks; ++i) rank_of.push_back(chunk % 2 == 0 ? i : ranks - 1 - i);
   return rank_of;

@@ -3,6 +3,7 @@
 // recomputation, the loss, sends and receives. The same lists are validated, drawn, simulated, planned and executed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,11 @@
 #include "framework/description/enum_table.h"
 
 namespace heddle {
+
+/// An index of a vector.
+constexpr std::size_t at_index(int index) {
+  return static_cast<std::size_t>(index);
+}
 
 /// In this order: is_loss and is_message test ranges of it.
 enum class ActionKind {
@@ -19,7 +25,7 @@ enum class ActionKind {
   backward_weight,  // W: the gradient of the stage's parameters
   recompute,        // R: the forward again, which now keeps what the backward needs
   loss,             // H: the head: the loss and the gradient of the last stage's output, on one rank or on all
-  loss_gather,      // J: H in three parts, on all ranks: the last stage's output is sent to all of them,
+  loss_broadcast,   // J: H in three parts, on all ranks: the last stage's output is sent to all of them,
   loss_sums,        // S: each rank adds up its part of the loss; the sums are exchanged,
   loss_gradient,    // T: and, with the sums of all, it computes what is left
   offload,          // O: what the backward needs leaves the rank's memory for the host's
@@ -38,7 +44,7 @@ inline constexpr auto enum_names<ActionKind> = enum_table<ActionKind>({
     {ActionKind::backward_weight, "W"},
     {ActionKind::recompute, "R"},
     {ActionKind::loss, "H"},
-    {ActionKind::loss_gather, "J"},
+    {ActionKind::loss_broadcast, "J"},
     {ActionKind::loss_sums, "S"},
     {ActionKind::loss_gradient, "T"},
     {ActionKind::offload, "O"},
@@ -67,7 +73,7 @@ constexpr bool is_part_of_loss(ActionKind kind) {
 }
 
 /// Whether it moves activations between the rank's memory and the host's, while the rank computes.
-constexpr bool is_transfer(ActionKind kind) {
+constexpr bool is_offload_or_load(ActionKind kind) {
   return kind == ActionKind::offload || kind == ActionKind::load;
 }
 
@@ -106,17 +112,14 @@ struct Schedule {
   const std::vector<int>& ranks_of_copy(int copy) const { return copy == 0 ? rank_of : second_rank_of; }
   /// Whether a rank has a copy of a stage.
   bool has_stage(int rank, int stage) const {
-    return rank_of[static_cast<std::size_t>(stage)] == rank ||
-           (copies() > 1 && second_rank_of[static_cast<std::size_t>(stage)] == rank);
+    return rank_of[at_index(stage)] == rank || (copies() > 1 && second_rank_of[at_index(stage)] == rank);
   }
   /// The place of a micro-batch's copy of a stage in an array with an element for each stage of each copy.
   std::size_t stage_index(int stage, int micro_batch) const {
-    return static_cast<std::size_t>(copy_of(micro_batch) * stages() + stage);
+    return at_index(copy_of(micro_batch) * stages() + stage);
   }
   /// The rank that has a stage for a micro-batch.
-  int rank_at(int stage, int micro_batch) const {
-    return ranks_of_copy(copy_of(micro_batch))[static_cast<std::size_t>(stage)];
-  }
+  int rank_at(int stage, int micro_batch) const { return ranks_of_copy(copy_of(micro_batch))[at_index(stage)]; }
   int size() const { return static_cast<int>(ranks.size()); }
   bool operator==(const Schedule&) const = default;
 };
@@ -136,7 +139,7 @@ Schedule empty_schedule_of_two_copies(int micro_batches, std::vector<int> rank_o
 bool is_forward_only(const Schedule& schedule);
 
 /// Whether the schedule has an O or L.
-bool has_transfers(const Schedule& schedule);
+bool has_offload(const Schedule& schedule);
 
 /// Puts stage s on rank s mod `ranks`, in `chunks` loops over the ranks; one chunk is one stage per rank.
 std::vector<int> looped_stages(int ranks, int chunks);

@@ -22,7 +22,7 @@ bool is_computing(ActionKind kind) {
 }
 
 bool is_written(ActionKind kind) {
-  return is_computing(kind) || is_transfer(kind);
+  return is_computing(kind) || is_offload_or_load(kind);
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -59,8 +59,8 @@ class CsvReader {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
     if (text.empty()) fail<InputError>("{}: expected one row per rank, the file is empty", name_);
     split(text, '\n', [&](std::string_view row) { read_row(row); });
-    const auto stages = static_cast<std::size_t>(stages_);
-    if (computing_ < stages * static_cast<std::size_t>(schedule_.micro_batches)) {
+    const auto stages = at_index(stages_);
+    if (computing_ < stages * at_index(schedule_.micro_batches)) {
       fail<InputError>("{}: {} stages and {} micro-batches, but {} actions that compute", name_, stages_,
                        schedule_.micro_batches, computing_);
     }
@@ -153,7 +153,7 @@ class CsvReader {
 
   void add(const Action& action) {
     const int rank = row_ - 1;
-    const auto stage = static_cast<std::size_t>(action.stage);
+    const auto stage = at_index(action.stage);
     for (std::vector<int>& rank_of : rank_of_)
       if (stage >= rank_of.size()) rank_of.resize(stage + 1, -1);
     int& known = rank_of_[action.micro_batch % 2 == 0 ? 0 : 1][stage];

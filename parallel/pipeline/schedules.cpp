@@ -88,7 +88,7 @@ template <class Alive>
 Schedule one_forward_after_each_backward(const ScheduleShape& shape, const Alive& alive) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     int forward = 0;
     for (int i = 0; i < shape.micro_batches; ++i) {
       const int end = std::min(shape.micro_batches, i + alive(rank));
@@ -109,7 +109,7 @@ Schedule one_forward_after_each_backward(const ScheduleShape& shape, const Alive
 Schedule naive(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     for (int i = 0; i < shape.micro_batches; ++i) {
       list.push_back({ActionKind::forward, rank, i});
       list.push_back({ActionKind::backward, rank, i});
@@ -127,7 +127,7 @@ Schedule naive(const ScheduleShape& shape) {
 Schedule gpipe(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     for (int i = 0; i < shape.micro_batches; ++i) list.push_back({ActionKind::forward, rank, i});
     for (int i = 0; i < shape.micro_batches; ++i) list.push_back({ActionKind::backward, rank, i});
   }
@@ -229,6 +229,15 @@ void check_shape(std::string_view name, const ScheduleShape& shape) {
   if (type.check != nullptr) type.check(name, shape);
 }
 
+bool takes_shape(std::string_view name, const ScheduleShape& shape) {
+  try {
+    check_shape(name, shape);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
   check_shape(name, shape);
   const ScheduleType& type = type_named(name);
@@ -239,6 +248,14 @@ Schedule make_schedule(std::string_view name, const ScheduleShape& shape) {
     fail<InputError>("{}: expected a schedule with {} of each stage, as its row of the table says, got {}", name,
                      counted(type.copies, "copy", "copies"), schedule.copies());
   return schedule;
+}
+
+std::optional<Schedule> make_schedule_if_possible(std::string_view name, const ScheduleShape& shape) {
+  try {
+    return make_schedule(name, shape);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace heddle

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "parallel/pipeline/schedule.h"
 
@@ -76,10 +75,17 @@ int default_chunks(const ScheduleType& type);
 /// InputError for an unknown name, which suggests the nearest one.
 int default_chunks(std::string_view name);
 
+/// The largest number of chunks that searches try. More of them seldom save time and cost messages.
+inline constexpr int default_max_chunks = 4;
+
 /// InputError for an unknown name, which suggests the nearest one; for chunks that the schedule does not take; for
 /// fewer micro-batches than it needs; for micro-batches that its chunks do not divide.
 void check_shape(std::string_view name, const ScheduleShape& shape);
-/// The same errors, and those of an extension's schedule.
+/// Whether `check_shape` finds no error.
+bool takes_shape(std::string_view name, const ScheduleShape& shape);
+/// The errors of `check_shape`, and those of an extension's schedule.
 Schedule make_schedule(std::string_view name, const ScheduleShape& shape);
+/// Empty where `make_schedule` finds an error.
+std::optional<Schedule> make_schedule_if_possible(std::string_view name, const ScheduleShape& shape);
 
 }  // namespace heddle

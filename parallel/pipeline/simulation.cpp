@@ -21,8 +21,8 @@ constexpr const char* input_name = "schedule";
 /// What a rank keeps for the backward, and its peaks.
 class Held {
  public:
-  /// Notes a transfer, which begins no earlier than the one before it has ended.
-  void transfer(const TimedAction& timed, double activations) {
+  /// Notes an O or L, which begins no earlier than the one before it has ended.
+  void add_moves(const TimedAction& timed, double activations) {
     if (timed.action.kind == ActionKind::offload) {
       moves_.push_back({timed.begin, 0, activations});
       moves_.push_back({timed.end, -activations, 0});
@@ -31,7 +31,7 @@ class Held {
       moves_.push_back({timed.end, 0, -activations});
     }
   }
-  /// Carries out what transfers have moved before a time, or until it.
+  /// Carries out what O and L have moved before a time, or until it.
   void move_before(double time) {
     while (!moves_.empty() && moves_.front().time < time) move();
   }
@@ -53,7 +53,7 @@ class Held {
   double max_activations = 0;
   double max_weight_inputs = 0;
   double max_offloaded = 0;
-  double most = 0;
+  double max_total = 0;
 
  private:
   struct Move {
@@ -75,7 +75,7 @@ class Held {
     inputs_ += inputs;
     max_activations = std::max(max_activations, activations_);
     max_weight_inputs = std::max(max_weight_inputs, weight_inputs_);
-    most = std::max(most, activations_ + weight_inputs_ + inputs_);
+    max_total = std::max(max_total, activations_ + weight_inputs_ + inputs_);
   }
 
   double activations_ = 0;
@@ -92,19 +92,18 @@ class Simulator {
       : schedule_(schedule),
         costs_(costs),
         added_(additions(schedule)),
-        stride_(stage_stride(schedule.micro_batches, sizeof(double))),
-        input_there_(at(schedule.stages()) * stride_),
-        gradient_there_(input_there_.size()),
-        is_recomputed_(input_there_.size()),
-        loss_begin_(at(schedule.micro_batches), not_yet),
-        outputs_there_(added_.loss_in_parts ? loss_begin_.size() : 0),
-        sums_there_(outputs_there_.size()),
+        input_arrival_(schedule),
+        gradient_arrival_(schedule),
+        is_recomputed_(schedule),
+        loss_begin_(at_index(schedule.micro_batches), not_yet),
+        outputs_arrival_(added_.loss_in_parts ? loss_begin_.size() : 0),
+        sums_arrival_(outputs_arrival_.size()),
         free_(schedule.ranks.size()),
         held_(schedule.ranks.size()) {
     check_costs();
     timeline_.ranks.resize(schedule.ranks.size());
     number_links();
-    for (int rank = 0; rank < schedule.size(); ++rank) look_through(rank);
+    for (int rank = 0; rank < schedule.size(); ++rank) scan_list(rank);
   }
 
   Simulation run() {
@@ -114,17 +113,14 @@ class Simulator {
   }
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  std::size_t cell(int stage, int micro_batch) const { return at(stage) * stride_ + at(micro_batch); }
-  std::size_t cell(const Action& action) const { return cell(action.stage, action.micro_batch); }
   int last_stage() const { return schedule_.stages() - 1; }
   /// Whether there is an H of several ranks.
-  bool loss_is_collective() const { return added_.loss_ranks > 1 && !added_.loss_in_parts; }
-  const StageCosts& costs_of(int stage) const { return costs_.stages[costs_.stages.size() == 1 ? 0 : at(stage)]; }
-  double speed(int rank) const { return at(rank) < costs_.speed.size() ? costs_.speed[at(rank)] : 1; }
+  bool loss_is_collective() const { return added_.loss_rank_count > 1 && !added_.loss_in_parts; }
+  const StageCosts& costs_of(int stage) const { return costs_.stages[costs_.stages.size() == 1 ? 0 : at_index(stage)]; }
+  double speed(int rank) const { return at_index(rank) < costs_.speed.size() ? costs_.speed[at_index(rank)] : 1; }
 
   void check_costs() const {
-    if (costs_.stages.size() != 1 && costs_.stages.size() != at(schedule_.stages()))
+    if (costs_.stages.size() != 1 && costs_.stages.size() != at_index(schedule_.stages()))
       fail<InputError>("costs: expected those of 1 or of {} stages, got {}", schedule_.stages(), costs_.stages.size());
     if (costs_.speed.size() > schedule_.ranks.size())
       fail<InputError>("costs: expected at most {} speeds, one for each rank, got {}", schedule_.size(),
@@ -137,7 +133,7 @@ class Simulator {
       const std::vector<int>& rank_of = schedule_.ranks_of_copy(copy);
       const auto number = [&](int from_stage, int to_stage) {
         const bool is_stage = to_stage >= 0 && to_stage < schedule_.stages();
-        const std::pair link(rank_of[at(from_stage)], rank_of[at(is_stage ? to_stage : from_stage)]);
+        const std::pair link(rank_of[at_index(from_stage)], rank_of[at_index(is_stage ? to_stage : from_stage)]);
         return numbers.emplace(link, numbers.size()).first->second;
       };
       for (int stage = 0; stage < schedule_.stages(); ++stage) {
@@ -148,23 +144,23 @@ class Simulator {
     link_free_.resize(numbers.size());
   }
 
-  void look_through(int rank) {
-    const std::vector<Action>& list = schedule_.ranks[at(rank)];
-    timeline_.ranks[at(rank)].reserve(list.size());
+  void scan_list(int rank) {
+    const std::vector<Action>& list = schedule_.ranks[at_index(rank)];
+    timeline_.ranks[at_index(rank)].reserve(list.size());
     bool has_loss = false;
     for (const Action& action : list) {
       has_loss = has_loss || action.kind == ActionKind::loss;
-      if (action.kind == ActionKind::recompute) is_recomputed_[cell(action)] = true;
-      if (is_transfer(action.kind)) prepare_transfers();
+      if (action.kind == ActionKind::recompute) is_recomputed_(action) = true;
+      if (is_offload_or_load(action.kind)) prepare_host_links();
     }
     if (!has_loss || !loss_is_collective()) return;
     loss_ranks_.push_back(rank);
     slowest_at_loss_ = std::min(slowest_at_loss_, speed(rank));
   }
 
-  void prepare_transfers() {
+  void prepare_host_links() {
     if (!loaded_.empty()) return;
-    loaded_.resize(input_there_.size());
+    loaded_ = PerCell<double>(schedule_);
     host_link_free_.resize(free_.size());
     timeline_.host_links.resize(free_.size());
   }
@@ -172,31 +168,31 @@ class Simulator {
   /// Executes the actions [first, end) of a rank's list, which overlap if there are several. All that they need has
   /// been computed; their results are sent after the last one, as in the communication pass.
   void execute(int rank, int first, int end) {
-    const std::span<const Action> actions(schedule_.ranks[at(rank)].data() + first, at(end - first));
+    const std::span<const Action> actions(schedule_.ranks[at_index(rank)].data() + first, at_index(end - first));
     if (is_message(actions.front().kind)) return pass_message(rank, actions.front());
-    if (is_transfer(actions.front().kind)) return transfer(rank, actions.front());
+    if (is_offload_or_load(actions.front().kind)) return offload_or_load(rank, actions.front());
     if (costs_.overlap > 0) {
       compute_together(rank, actions);
     } else {
       for (const Action& action : actions) compute_together(rank, {&action, 1});
     }
-    for (const Action& action : actions) give(rank, action, free_[at(rank)]);
+    for (const Action& action : actions) deliver(rank, action, free_[at_index(rank)]);
   }
 
   /// Puts an O or L on the rank's link to the host, which carries it when it is free; the rank goes on.
-  void transfer(int rank, const Action& action) {
+  void offload_or_load(int rank, const Action& action) {
     const StageCosts& costs = costs_of(action.stage);
-    const double begin = std::max(free_[at(rank)], host_link_free_[at(rank)]);
+    const double begin = std::max(free_[at_index(rank)], host_link_free_[at_index(rank)]);
     const double end = begin + costs.offload;
-    host_link_free_[at(rank)] = end;
-    if (action.kind == ActionKind::load) loaded_[cell(action)] = end;
-    timeline_.host_links[at(rank)].push_back({action, begin, end});
-    held_[at(rank)].transfer(timeline_.host_links[at(rank)].back(), costs.activations);
+    host_link_free_[at_index(rank)] = end;
+    if (action.kind == ActionKind::load) loaded_(action) = end;
+    timeline_.host_links[at_index(rank)].push_back({action, begin, end});
+    held_[at_index(rank)].add_moves(timeline_.host_links[at_index(rank)].back(), costs.activations);
   }
 
   void compute_together(int rank, std::span<const Action> actions) {
-    double begin = free_[at(rank)];
-    for (const Action& action : actions) begin = std::max(begin, there(action));
+    double begin = free_[at_index(rank)];
+    for (const Action& action : actions) begin = std::max(begin, arrival_of(action));
     double sum = 0;
     double longest = 0;
     for (const Action& action : actions) {
@@ -205,34 +201,34 @@ class Simulator {
       longest = std::max(longest, seconds);
     }
     const double end = begin + longest + (1 - costs_.overlap) * (sum - longest);
-    free_[at(rank)] = end;
-    held_[at(rank)].move_until(begin);
+    free_[at_index(rank)] = end;
+    held_[at_index(rank)].move_until(begin);
     for (const Action& action : actions) {
-      timeline_.ranks[at(rank)].push_back({action, begin, end});
-      held_[at(rank)].begin(action, costs_of(action.stage), is_recomputed_[cell(action)]);
+      timeline_.ranks[at_index(rank)].push_back({action, begin, end});
+      held_[at_index(rank)].begin(action, costs_of(action.stage), is_recomputed_(action));
     }
-    held_[at(rank)].move_before(end);
-    for (const Action& action : actions) held_[at(rank)].end(action, costs_of(action.stage));
+    held_[at_index(rank)].move_before(end);
+    for (const Action& action : actions) held_[at_index(rank)].end(action, costs_of(action.stage));
   }
 
   /// The time at which all inputs of an action have arrived at its rank.
-  double there(const Action& action) {
-    if (action.kind == ActionKind::forward) return input_there_[cell(action)];
-    if (is_backward(action.kind) && loaded_.empty()) return gradient_there_[cell(action)];
-    if (is_backward(action.kind)) return std::max(gradient_there_[cell(action)], loaded_[cell(action)]);
+  double arrival_of(const Action& action) {
+    if (action.kind == ActionKind::forward) return input_arrival_(action);
+    if (is_backward(action.kind) && loaded_.empty()) return gradient_arrival_(action);
+    if (is_backward(action.kind)) return std::max(gradient_arrival_(action), loaded_(action));
     if (action.kind == ActionKind::loss) return loss_begin(action);
-    if (action.kind == ActionKind::loss_sums) return outputs_there_[at(action.micro_batch)];
-    if (action.kind == ActionKind::loss_gradient) return sums_there_[at(action.micro_batch)];
+    if (action.kind == ActionKind::loss_sums) return outputs_arrival_[at_index(action.micro_batch)];
+    if (action.kind == ActionKind::loss_gradient) return sums_arrival_[at_index(action.micro_batch)];
     return 0;
   }
 
   /// A loss of several ranks begins when the last of them has arrived; at the first visit, all of them have. That of
   /// one rank waits for nothing else.
   double loss_begin(const Action& action) {
-    double& begin = loss_begin_[at(action.micro_batch)];
+    double& begin = loss_begin_[at_index(action.micro_batch)];
     if (begin == not_yet) {
       begin = 0;
-      for (const int rank : loss_ranks_) begin = std::max(begin, free_[at(rank)]);
+      for (const int rank : loss_ranks_) begin = std::max(begin, free_[at_index(rank)]);
     }
     return begin;
   }
@@ -261,28 +257,30 @@ class Simulator {
 
   /// Passes the result of an action to the actions that wait for it, on other ranks or on this one. Lists with
   /// communication have separate actions for sends.
-  void give(int rank, const Action& action, double end) {
+  void deliver(int rank, const Action& action, double end) {
     const int s = action.stage;
-    if (action.kind == ActionKind::forward && s < last_stage()) give(s, s + 1, action.micro_batch, end);
-    if (is_backward(action.kind) && s > 0) give(s, s - 1, action.micro_batch, end);
+    if (action.kind == ActionKind::forward && s < last_stage()) deliver(s, s + 1, action.micro_batch, end);
+    if (is_backward(action.kind) && s > 0) deliver(s, s - 1, action.micro_batch, end);
     if (is_part_of_loss(action.kind)) {
-      give_loss(rank, action, end);
-    } else if (s == last_stage() && action.kind == (added_.loss_ranks > 0 ? ActionKind::loss : ActionKind::forward)) {
-      gradient_there_[cell(action)] = end;
+      deliver_loss(rank, action, end);
+    } else if (s == last_stage() &&
+               action.kind == (added_.loss_rank_count > 0 ? ActionKind::loss : ActionKind::forward)) {
+      gradient_arrival_(action) = end;
     }
   }
 
   /// The part of one rank; messages follow the J of the rank that has the output, and the S and T of the last rank.
-  void give_loss(int rank, const Action& action, double end) {
-    const auto arrive = [end](double& there, double message) { there = std::max(there, end + message); };
+  void deliver_loss(int rank, const Action& action, double end) {
+    const auto arrive = [end](double& arrival, double message) { arrival = std::max(arrival, end + message); };
     const auto& [outputs, sums, gradient] = costs_.loss_messages;
     const bool has_output = schedule_.rank_at(action.stage, action.micro_batch) == rank;
-    if (action.kind == ActionKind::loss_gather && has_output) arrive(outputs_there_[at(action.micro_batch)], outputs);
-    if (action.kind == ActionKind::loss_sums) arrive(sums_there_[at(action.micro_batch)], sums);
-    if (action.kind == added_.end_of_loss) arrive(gradient_there_[cell(action)], gradient);
+    if (action.kind == ActionKind::loss_broadcast && has_output)
+      arrive(outputs_arrival_[at_index(action.micro_batch)], outputs);
+    if (action.kind == ActionKind::loss_sums) arrive(sums_arrival_[at_index(action.micro_batch)], sums);
+    if (action.kind == added_.end_of_loss) arrive(gradient_arrival_(action), gradient);
   }
 
-  void give(int from_stage, int to_stage, int micro_batch, double end) {
+  void deliver(int from_stage, int to_stage, int micro_batch, double end) {
     if (schedule_.rank_at(from_stage, micro_batch) == schedule_.rank_at(to_stage, micro_batch)) {
       arrival(from_stage, to_stage, micro_batch) = end;
     } else if (!added_.messages) {
@@ -293,19 +291,19 @@ class Simulator {
   void pass_message(int rank, const Action& action) {
     if (!is_send(action.kind)) return;  // waited for where it is used
     const int to_stage = action.kind == ActionKind::send_forward ? action.stage + 1 : action.stage - 1;
-    send(action.stage, to_stage, action.micro_batch, free_[at(rank)]);
+    send(action.stage, to_stage, action.micro_batch, free_[at_index(rank)]);
   }
 
   void send(int from_stage, int to_stage, int micro_batch, double posted) {
     const TransferCosts transfer = costs_.transfer ? costs_.transfer(from_stage, to_stage) : TransferCosts{};
     const std::vector<std::size_t>& links = from_stage < to_stage ? links_up_ : links_down_;
     double& link_free = link_free_[links[schedule_.stage_index(from_stage, micro_batch)]];
-    link_free = std::max(link_free, posted) + transfer.occupies;
+    link_free = std::max(link_free, posted) + transfer.occupancy;
     arrival(from_stage, to_stage, micro_batch) = link_free + transfer.latency;
   }
 
   double& arrival(int from_stage, int to_stage, int micro_batch) {
-    return (from_stage < to_stage ? input_there_ : gradient_there_)[cell(to_stage, micro_batch)];
+    return (from_stage < to_stage ? input_arrival_ : gradient_arrival_)(to_stage, micro_batch);
   }
 
   double optimizer_seconds(int rank) const {
@@ -322,17 +320,17 @@ class Simulator {
     double begin = not_yet;
     double end = 0;
     for (int rank = 0; rank < schedule_.size(); ++rank) {
-      Held& held = held_[at(rank)];
+      Held& held = held_[at_index(rank)];
       held.move_until(not_yet);
       simulation.peak_activations.push_back(held.max_activations);
       simulation.peak_weight_inputs.push_back(held.max_weight_inputs);
-      simulation.peak_memory.push_back(held.most);
+      simulation.peak_memory.push_back(held.max_total);
       simulation.peak_offloaded.push_back(held.max_offloaded);
-      const std::vector<TimedAction>& timed = timeline_.ranks[at(rank)];
+      const std::vector<TimedAction>& timed = timeline_.ranks[at_index(rank)];
       if (!timed.empty()) begin = std::min(begin, timed.front().begin);
-      end = std::max(end, (costs_.barrier_before_optimizer ? last : free_[at(rank)]) + optimizer_seconds(rank));
+      end = std::max(end, (costs_.barrier_before_optimizer ? last : free_[at_index(rank)]) + optimizer_seconds(rank));
     }
-    simulation.makespan = std::max(0.0, end - begin);
+    simulation.step_time = std::max(0.0, end - begin);
     simulation.timeline = std::move(timeline_);
     return simulation;
   }
@@ -342,18 +340,17 @@ class Simulator {
   const Additions added_;
   std::vector<int> loss_ranks_;  // of a collective loss
   double slowest_at_loss_ = not_yet;
-  std::size_t stride_;                  // from one stage to the next
-  std::vector<double> input_there_;     // per stage and micro-batch: when its input arrives
-  std::vector<double> gradient_there_;  // the same for the gradient of its output
-  std::vector<bool> is_recomputed_;
+  PerCell<double> input_arrival_;     // when the input arrives
+  PerCell<double> gradient_arrival_;  // the same for the gradient of the output
+  PerCell<bool> is_recomputed_;
   std::vector<double> loss_begin_;       // per micro-batch
-  std::vector<double> outputs_there_;    // per micro-batch, of a loss in parts: when all ranks have the outputs,
-  std::vector<double> sums_there_;       // and the sums over all classes
+  std::vector<double> outputs_arrival_;  // per micro-batch, of a loss in parts: when all ranks have the outputs,
+  std::vector<double> sums_arrival_;     // and the sums over all classes
   std::vector<double> free_;             // per rank: the end of its last action
   std::vector<std::size_t> links_up_;    // per copy and stage: the link to the next stage's rank, in link_free_
   std::vector<std::size_t> links_down_;  // the same to the rank of the stage before
   std::vector<double> link_free_;        // for each ordered pair of ranks between which there are messages
-  std::vector<double> loaded_;           // per stage and micro-batch: the end of its L
+  PerCell<double> loaded_;               // the end of L; empty if there are none
   std::vector<double> host_link_free_;   // per rank
   std::vector<Held> held_;
   Timeline timeline_;
@@ -361,12 +358,12 @@ class Simulator {
 
 }  // namespace
 
-std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const int> rank_of) {
+std::vector<StageCosts> costs_per_stage(const StageCosts& of_rank, std::span<const int> rank_of) {
   std::map<int, int> stages;  // the number of each rank's stages
   for (const int r : rank_of) ++stages[r];
   std::vector<StageCosts> costs;
   for (const int r : rank_of) {
-    StageCosts& stage = costs.emplace_back(rank);
+    StageCosts& stage = costs.emplace_back(of_rank);
     for (double StageCosts::*shared :
          {&StageCosts::forward, &StageCosts::backward_input, &StageCosts::backward_weight, &StageCosts::recompute,
           &StageCosts::optimizer, &StageCosts::offload, &StageCosts::activations, &StageCosts::weight_inputs})

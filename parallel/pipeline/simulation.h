@@ -2,7 +2,6 @@
 // one before it has ended and its input has arrived.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -30,10 +29,10 @@ struct StageCosts {
   double input = 0;
 };
 
-/// A message between neighbouring stages: its link is busy for `occupies`, and it arrives `latency` after that.
+/// A message between neighbouring stages: its link is busy for `occupancy`, and it arrives `latency` after that.
 struct TransferCosts {
   double latency = 0;
-  double occupies = 0;
+  double occupancy = 0;
 };
 
 /// How long the messages of a loss in parts take.
@@ -67,12 +66,12 @@ struct Simulation {
   /// The peak of each rank's activations in the host's memory.
   std::vector<double> peak_offloaded;
   /// From the first action to the end of the last optimizer.
-  double makespan = 0;
+  double step_time = 0;
 };
 
-/// The costs of each stage if `rank` is what one micro-batch costs on a rank, whose stages share it evenly, except for
-/// `input`, which is what crosses one cut, and `loss`.
-std::vector<StageCosts> shared_by_stages(const StageCosts& rank, std::span<const int> rank_of);
+/// The costs of each stage if `of_rank` is what one micro-batch costs on a rank, whose stages share it evenly, except
+/// for `input`, which is what crosses one cut, and `loss`.
+std::vector<StageCosts> costs_per_stage(const StageCosts& of_rank, std::span<const int> rank_of);
 
 /// Each rank has a link of its own to the host's memory, which carries one O or L at a time, in the order of the list;
 /// a B or I waits for its L, and nothing waits for an O.

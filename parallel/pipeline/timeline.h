@@ -2,7 +2,6 @@
 // from which the picture, the notebook and the trace are drawn.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "parallel/pipeline/schedule.h"
@@ -23,7 +22,7 @@ struct Timeline {
 
   /// The time from the first begin to the last end of all ranks.
   double makespan() const;
-  /// 1 - busy / (ranks * makespan), as runs report it.
+  /// 1 - busy / (ranks * makespan), which runs report as bubble_fraction.
   double idle_fraction() const;
   /// 1 - busy / span, as papers report it: busy is that of the busiest rank, span the longest time from a rank's first
   /// begin to its last end.

@@ -14,10 +14,6 @@
 namespace heddle {
 namespace {
 
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
 /// The neighbouring stage that a message goes to, or comes from.
 int other_stage(const Action& message) {
   const bool up = message.kind == ActionKind::send_forward || message.kind == ActionKind::recv_backward;
@@ -31,15 +27,15 @@ std::optional<ScheduleFault> wrong_order_of_messages(const Schedule& schedule) {
     return schedule.rank_at(other_stage(message), message.micro_batch);
   };
   for (int rank = 0; rank < schedule.size(); ++rank) {
-    for (const Action& action : schedule.ranks[at(rank)]) {
+    for (const Action& action : schedule.ranks[at_index(rank)]) {
       if (is_send(action.kind)) sent[{rank, other_rank(action)}].push_back(action);
     }
   }
   std::map<std::pair<int, int>, std::size_t> taken;
   for (int rank = 0; rank < schedule.size(); ++rank) {
-    const std::vector<Action>& list = schedule.ranks[at(rank)];
+    const std::vector<Action>& list = schedule.ranks[at_index(rank)];
     for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-      const Action& action = list[at(i)];
+      const Action& action = list[at_index(i)];
       if (!is_message(action.kind) || is_send(action.kind)) continue;
       const ActionKind kind =
           action.kind == ActionKind::recv_forward ? ActionKind::send_forward : ActionKind::send_backward;
@@ -66,14 +62,14 @@ std::optional<ScheduleFault> wrong_order_of_loss(const Schedule& schedule) {
     if (is_part_of_loss(action.kind)) order.push_back(action);
   if (order.empty()) return std::nullopt;  // then no rank has any
   for (int rank = 1; rank < schedule.size(); ++rank) {
-    const std::vector<Action>& list = schedule.ranks[at(rank)];
+    const std::vector<Action>& list = schedule.ranks[at_index(rank)];
     std::size_t place = 0;
     for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-      if (!is_part_of_loss(list[at(i)].kind)) continue;
+      if (!is_part_of_loss(list[at_index(i)].kind)) continue;
       const Action& expected = order[place++];
-      if (list[at(i)] == expected) continue;
+      if (list[at_index(i)] == expected) continue;
       return ScheduleFault{rank, i,
-                           fmt::format("{}: rank 0 takes {} first", to_string(list[at(i)]), to_string(expected))};
+                           fmt::format("{}: rank 0 takes {} first", to_string(list[at_index(i)]), to_string(expected))};
     }
   }
   return std::nullopt;
@@ -82,17 +78,17 @@ std::optional<ScheduleFault> wrong_order_of_loss(const Schedule& schedule) {
 /// Checks for ranks that wait for each other, and names each with its cell. Each list is valid by itself.
 ScheduleFault deadlock(const Schedule& schedule, const Walk& walked) {
   const auto waits_in_loss = [&](int rank, const Action& loss) {
-    const int next = walked.reached[at(rank)];
-    if (next == static_cast<int>(schedule.ranks[at(rank)].size())) return false;
-    return loss.kind == ActionKind::loss && schedule.ranks[at(rank)][at(next)] == loss;
+    const int next = walked.reached[at_index(rank)];
+    if (next == static_cast<int>(schedule.ranks[at_index(rank)].size())) return false;
+    return loss.kind == ActionKind::loss && schedule.ranks[at_index(rank)][at_index(next)] == loss;
   };
   const auto has_done = [&](int rank, const Action& action) {
-    const std::vector<Action>& list = schedule.ranks[at(rank)];
-    const auto end = list.begin() + walked.reached[at(rank)];
+    const std::vector<Action>& list = schedule.ranks[at_index(rank)];
+    const auto end = list.begin() + walked.reached[at_index(rank)];
     return std::find(list.begin(), end, action) != end;
   };
   const auto waited_for = [&](int rank) {
-    const Action& action = walked.waits_for[at(rank)];
+    const Action& action = walked.waits_for[at_index(rank)];
     if (!is_loss(action.kind)) return schedule.rank_at(action.stage, action.micro_batch);
     int other = 0;
     while (waits_in_loss(other, action) || has_done(other, action)) ++other;
@@ -100,28 +96,28 @@ ScheduleFault deadlock(const Schedule& schedule, const Walk& walked) {
   };
 
   int rank = 0;
-  while (walked.reached[at(rank)] == static_cast<int>(schedule.ranks[at(rank)].size())) ++rank;
+  while (walked.reached[at_index(rank)] == static_cast<int>(schedule.ranks[at_index(rank)].size())) ++rank;
   std::vector<bool> met(schedule.ranks.size());
-  for (; !met[at(rank)]; rank = waited_for(rank)) met[at(rank)] = true;
+  for (; !met[at_index(rank)]; rank = waited_for(rank)) met[at_index(rank)] = true;
   std::vector<int> ranks;
   for (const int start = rank; ranks.empty() || rank != start; rank = waited_for(rank)) ranks.push_back(rank);
   std::rotate(ranks.begin(), std::min_element(ranks.begin(), ranks.end()), ranks.end());
 
-  const auto cell = [&](int r) { return schedule.ranks[at(r)][at(walked.reached[at(r)])]; };
+  const auto cell = [&](int r) { return schedule.ranks[at_index(r)][at_index(walked.reached[at_index(r)])]; };
   std::string why = fmt::format("{}: deadlock:", to_string(cell(ranks.front())));
   constexpr std::size_t max_named = 8;
   for (std::size_t i = 0; i < std::min(ranks.size(), max_named); ++i) {
     why += fmt::format("{} rank {} waits in {} for {}", i == 0 ? "" : ",", ranks[i], to_string(cell(ranks[i])),
-                       to_string(walked.waits_for[at(ranks[i])]));
+                       to_string(walked.waits_for[at_index(ranks[i])]));
   }
   if (ranks.size() > max_named) why += fmt::format(", and {} more", ranks.size() - max_named);
-  return {ranks.front(), walked.reached[at(ranks.front())], why};
+  return {ranks.front(), walked.reached[at_index(ranks.front())], why};
 }
 
 /// Checks that every stage is on a rank, and that a second copy is the mirror image of the first.
 std::optional<ScheduleFault> wrong_rank_of_stage(const Schedule& schedule) {
   for (int stage = 0; stage < schedule.stages(); ++stage) {
-    const int rank = schedule.rank_of[at(stage)];
+    const int rank = schedule.rank_of[at_index(stage)];
     if (rank >= 0 && rank < schedule.size()) continue;
     return ScheduleFault{0, 0, fmt::format("stage {} is on rank {}, there are {} ranks", stage, rank, schedule.size())};
   }
@@ -138,12 +134,12 @@ std::optional<ScheduleFault> wrong_rank_of_stage(const Schedule& schedule) {
                          fmt::format("the second copy has {} stages, the first one {}", schedule.second_rank_of.size(),
                                      schedule.stages())};
   for (int stage = 0; stage < schedule.stages(); ++stage) {
-    const int expected = schedule.size() - 1 - schedule.rank_of[at(stage)];
-    if (const int rank = schedule.second_rank_of[at(stage)]; rank != expected)
+    const int expected = schedule.size() - 1 - schedule.rank_of[at_index(stage)];
+    if (const int rank = schedule.second_rank_of[at_index(stage)]; rank != expected)
       return ScheduleFault{0, 0,
                            fmt::format("the second copy of stage {} is on rank {}, expected rank {}, the mirror "
                                        "image of rank {}",
-                                       stage, rank, expected, schedule.rank_of[at(stage)])};
+                                       stage, rank, expected, schedule.rank_of[at_index(stage)])};
   }
   return std::nullopt;
 }
@@ -151,7 +147,7 @@ std::optional<ScheduleFault> wrong_rank_of_stage(const Schedule& schedule) {
 std::optional<ScheduleFault> fault_of_lists(const Schedule& schedule) {
   if (auto fault = wrong_rank_of_stage(schedule)) return fault;
   if (schedule.stages() == 0 || schedule.micro_batches < 1) return ScheduleFault{0, 0, "there is nothing to compute"};
-  if (auto fault = fault_of_a_list(schedule)) return fault;
+  if (auto fault = fault_within_a_list(schedule)) return fault;
   if (auto fault = wrong_order_of_loss(schedule)) return fault;
   return wrong_order_of_messages(schedule);
 }
@@ -180,12 +176,12 @@ std::string draw_around(const Schedule& schedule, const ScheduleFault& fault) {
   std::string text;
   for (int rank = std::max(0, fault.rank - ranks_around);
        rank < std::min(schedule.size(), fault.rank + ranks_around + 1); ++rank) {
-    const std::vector<Action>& list = schedule.ranks[at(rank)];
+    const std::vector<Action>& list = schedule.ranks[at_index(rank)];
     const int size = static_cast<int>(list.size());
     std::string row = fmt::format("rank {:<4}{}", rank, first > 0 ? ".. " : "");
     for (int i = first; i < std::min(size, fault.index + cells_around + 1) || (rank == fault.rank && i <= fault.index);
          ++i) {
-      const std::string cell = i < size ? to_string(list[at(i)]) : "";
+      const std::string cell = i < size ? to_string(list[at_index(i)]) : "";
       row += fmt::format("{:<9}", rank == fault.rank && i == fault.index ? ">" + cell + "<" : " " + cell);
     }
     if (fault.index + cells_around + 1 < size) row += "..";

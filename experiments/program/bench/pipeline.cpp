@@ -52,7 +52,7 @@ std::vector<BenchRow> bench_pipeline(const BenchSettings& settings) {
   BenchRow row{.name = "engine's overhead an action, 1 stage, 1000 micro-batches", .unit = "us"};
   run_ranks({.backend_options = {.threads = 1}}, [&](Rank& rank) {
     const auto program = make_program(with_communication(
-        with_loss(make_schedule("1f1b", {.ranks = 1, .micro_batches = micro_batches}), LossRanks::last_stage)));
+        with_loss(make_schedule("1f1b", {.ranks = 1, .micro_batches = micro_batches}), LossForm::on_last_stage)));
     Tracer tracer(rank.clock, rank.device);
     PipelineEngine engine(program, rank.along(Axis::pp), rank.device, tracer, rank.clock);
     TinyStage stage(rank.device);

@@ -108,7 +108,7 @@ Schedule from_file(const ScheduleCommand& command) {
   return from_csv(read_file(command.file, max_csv_bytes), command.file.string());
 }
 
-/// Simulates the schedule; with `costs` from shared_by_stages.
+/// Simulates the schedule; with `costs` from costs_per_stage.
 ScheduleReport report_of(const ScheduleCommand& command, std::string name, Schedule schedule,
                          const SimulationCosts& costs) {
   ScheduleReport report{std::move(name), std::move(schedule), {}, {}};
@@ -123,7 +123,7 @@ ScheduleReport report_of(const ScheduleCommand& command, std::string name, Sched
       CriticalPathReport{critical_path(report.schedule, costs, report.simulation.timeline),
                          cost_effects(report.schedule, costs),
                          {stages * stage.forward, stages * stage.backward_input, stages * stage.backward_weight,
-                          stages * stage.recompute, transfer.latency + transfer.occupies}};
+                          stages * stage.recompute, transfer.latency + transfer.occupancy}};
   return report;
 }
 
@@ -135,7 +135,7 @@ double checked_cost(std::string_view option, double cost) {
 double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule) {
   if (!command.offload_cost) return 0;
   const double cost = checked_cost("--offload-cost", *command.offload_cost);
-  if (!has_transfers(schedule))
+  if (!has_offload(schedule))
     fail<InputError>("--offload-cost: the schedule offloads nothing{}", command.offload == Offload::never
                                                                             ? " (--offload half or all adds O and L)"
                                                                             : ": every micro-batch is needed too soon");
@@ -144,7 +144,7 @@ double offload_cost_of(const ScheduleCommand& command, const Schedule& schedule)
 
 /// Says why --offload has no effect, if it has none.
 void note_that_nothing_is_offloaded(const ScheduleCommand& command, const Schedule& schedule, const Console& console) {
-  if (command.offload == Offload::never || has_transfers(schedule)) return;
+  if (command.offload == Offload::never || has_offload(schedule)) return;
   console.err << fmt::format("--offload {}: nothing is offloaded: every micro-batch{} is needed too soon\n",
                              name_of(command.offload), command.offload == Offload::half ? " that it chooses" : "");
 }
@@ -152,7 +152,7 @@ void note_that_nothing_is_offloaded(const ScheduleCommand& command, const Schedu
 Schedule with_head(Schedule schedule, const std::optional<HeadWork>& work) {
   if (!work) return schedule;
   if (is_forward_only(schedule)) fail<InputError>("--head: the schedule has no backward, and so no loss");
-  return with_loss(std::move(schedule), loss_ranks_of(*work));
+  return with_loss(std::move(schedule), loss_form_of(*work));
 }
 
 ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
@@ -164,7 +164,7 @@ ScheduleReport reported(const ScheduleCommand& command, const Costs& costs) {
   const double exchange = costs.transfer.latency;
   if (command.head == HeadWork::at_once) rank.loss += 3 * exchange;  // embeddings, sums, gradient
   rank.offload = offload_cost_of(command, schedule);
-  SimulationCosts simulated{.stages = shared_by_stages(rank, schedule.rank_of)};
+  SimulationCosts simulated{.stages = costs_per_stage(rank, schedule.rank_of)};
   simulated.loss_messages = {.outputs = exchange, .sums = exchange, .gradient = exchange};
   simulated.transfer = [transfer = costs.transfer](int, int) { return transfer; };
   std::string name = command.file.empty() ? command.name : command.file.string();
@@ -199,17 +199,17 @@ void print(const ScheduleCommand& command, const ScheduleReport& report, const C
   }
 }
 
-SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
+ScheduleSearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
   constexpr int maximum = 1 << 16;
-  SearchSpace space{
+  ScheduleSearchSpace space{
       .ranks = bounded(command.stages, "--stages", "the number of ranks", maximum),
       .micro_batches = bounded(command.micro_batches, "--micro-batches", "the number of micro-batches", maximum),
       .costs = costs.rank,
       .transfer = costs.transfer,
       .memory = command.memory};
-  space.max_micro_batches = space.micro_batches;
+  space.max_tried_micro_batches = space.micro_batches;
   if (command.max_micro_batches)
-    space.max_micro_batches = bounded(command.max_micro_batches, "--most-micro-batches", "", maximum);
+    space.max_tried_micro_batches = bounded(command.max_micro_batches, "--most-micro-batches", "", maximum);
   if (command.chunks) space.max_chunks = bounded(command.chunks, "--chunks", "", 64);
   if (command.memory && !(*command.memory > 0))
     fail<InputError>("--memory: expected a number > 0, got {}", *command.memory);
@@ -222,34 +222,35 @@ SearchSpace space_of(const ScheduleCommand& command, const Costs& costs) {
 
 /// Searches until it is done or a signal comes, whose number `interrupted_by` gives; else that is 0. A search that
 /// takes longer than a second shows its progress.
-SearchResult search(const SearchSpace& space, const Console& console, int& interrupted_by) {
+ScheduleSearchResult search(const ScheduleSearchSpace& space, const Console& console, int& interrupted_by) {
   constexpr double min_seconds = 1;
   Progress progress(console.err, console.terminal);
   InterruptionSignals signals({SIGINT, SIGTERM}, "the search ends with the best so far");
   Interruption& interruption = signals.interruption();
   interruption.is_heeded = true;
   const double begin = steady_seconds();
-  SearchResult result = search_schedules(space, [&](const SearchTried& tried) {
+  const auto show = [&](const ScheduleSearchProgress& tried) {
     if (console.terminal.is_terminal && steady_seconds() >= begin + min_seconds)
       progress.update([&] { return search_progress(tried); });
-    return interruption.signal == 0;
-  });
+  };
+  ScheduleSearchResult result =
+      search_schedules(space, {.on_progress = show, .is_interrupted = [&] { return interruption.signal != 0; }});
   interrupted_by = result.is_interrupted ? interruption.signal.load() : 0;
   return result;
 }
 
 /// Returns the exit code.
 int search_and_print(const ScheduleCommand& command, const Console& console) {
-  const SearchSpace space = space_of(command, costs_of(command.costs));
+  const ScheduleSearchSpace space = space_of(command, costs_of(command.costs));
   int interrupted_by = 0;
-  const SearchResult result = search(space, console, interrupted_by);
+  const ScheduleSearchResult result = search(space, console, interrupted_by);
   const int code = interrupted_by == 0 ? 0 : 128 + interrupted_by;
   if (code != 0 && !result.schedules.front().fits) {
     console.err << "heddle: interrupted before a schedule that fits was found\n";
     return code;
   }
   check_that_one_fits(result, space);
-  const WeighedSchedule& best = result.schedules.front();
+  const ScheduleCandidate& best = result.schedules.front();
   const ScheduleReport report = report_of(command, best.name, best.schedule, costs_of(space, best.schedule));
   if (command.json) {
     draw_svg(command, report, console);

@@ -16,8 +16,8 @@ OrderedJson peak_json(const MemoryUse& peak) {
   return json;
 }
 
-OrderedJson layout_json(const WeighedLayout& weighed) {
-  const Layout& layout = weighed.layout;
+OrderedJson layout_json(const LayoutCandidate& candidate) {
+  const Layout& layout = candidate.layout;
   const auto value = [&](LayoutOption option) { return value_of(layout, option); };
   OrderedJson json;
   json["mesh"] = {{"dp", layout.mesh.dp}, {"pp", layout.mesh.pp}, {"tp", layout.mesh.tp}};
@@ -32,18 +32,18 @@ OrderedJson layout_json(const WeighedLayout& weighed) {
   json["head"] = {{"over", value(LayoutOption::over)},
                   {"logits", value(LayoutOption::logits)},
                   {"work", value(LayoutOption::head_work)}};
-  json["step_seconds"] = weighed.figures.seconds;
-  json["peak_bytes"] = weighed.figures.bytes;
-  json["fullest_rank"] = weighed.is_planned() ? OrderedJson(weighed.figures.rank) : OrderedJson();
-  json["peak"] = weighed.figures.peak ? peak_json(*weighed.figures.peak) : OrderedJson();
-  json["estimated"] = !weighed.is_planned();
-  json["fits"] = weighed.fits;
+  json["step_seconds"] = candidate.figures.seconds;
+  json["peak_bytes"] = candidate.figures.bytes;
+  json["fullest_rank"] = candidate.is_planned() ? OrderedJson(candidate.figures.rank) : OrderedJson();
+  json["peak"] = candidate.figures.peak ? peak_json(*candidate.figures.peak) : OrderedJson();
+  json["estimated"] = !candidate.is_planned();
+  json["fits"] = candidate.fits;
   return json;
 }
 
-OrderedJson layouts_array(const std::vector<WeighedLayout>& layouts) {
+OrderedJson layouts_array(const std::vector<LayoutCandidate>& layouts) {
   OrderedJson json = OrderedJson::array();
-  for (const WeighedLayout& each : layouts) json.push_back(layout_json(each));
+  for (const LayoutCandidate& each : layouts) json.push_back(layout_json(each));
   return json;
 }
 

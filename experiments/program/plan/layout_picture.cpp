@@ -65,7 +65,7 @@ struct LabelPlace {
 
 /// A layout with a symbol and a name of its own.
 struct Mark {
-  const WeighedLayout* layout;
+  const LayoutCandidate* layout;
   std::string_view kind;
   std::string_view name;
   std::string meaning;
@@ -73,16 +73,16 @@ struct Mark {
   std::string_view colour;
 };
 
-using Layouts = std::vector<const WeighedLayout*>;
+using Layouts = std::vector<const LayoutCandidate*>;
 
 std::vector<double> seconds_of(const Layouts& layouts) {
   std::vector<double> seconds;
-  for (const WeighedLayout* const each : layouts) seconds.push_back(each->figures.seconds);
+  for (const LayoutCandidate* const each : layouts) seconds.push_back(each->figures.seconds);
   return seconds;
 }
 std::vector<double> memories_of(const LayoutReport& report, const Layouts& layouts) {
   std::vector<double> memories;
-  for (const WeighedLayout* const each : layouts) memories.push_back(report.memory_of(*each));
+  for (const LayoutCandidate* const each : layouts) memories.push_back(report.memory_of(*each));
   return memories;
 }
 double max_of(const std::vector<double>& values) {
@@ -93,11 +93,11 @@ double max_of(const std::vector<double>& values) {
 Layouts layouts_to_draw(const LayoutReport& report) {
   const LayoutSearchResult& result = report.result;
   Layouts drawn;
-  for (const WeighedLayout& each : result.front) drawn.push_back(&each);
+  for (const LayoutCandidate& each : result.front) drawn.push_back(&each);
   if (result.written) drawn.push_back(&*result.written);
   const double max_seconds = max_drawn_ratio * max_of(seconds_of(drawn));
   const double max_memory = max_drawn_ratio * max_of(memories_of(report, drawn));
-  for (const WeighedLayout& each : result.layouts)
+  for (const LayoutCandidate& each : result.layouts)
     if (each.figures.seconds <= max_seconds && report.memory_of(each) <= max_memory) drawn.push_back(&each);
   return drawn;
 }
@@ -117,10 +117,10 @@ std::string axis_heading(std::string_view what, const Unit& unit, const ChartAxi
   return heading(what, unit) + (axis.is_logarithmic() ? ", logarithmic" : "");
 }
 
-std::string title_of(const LayoutReport& report, const WeighedLayout& weighed) {
-  const Layout& layout = weighed.layout;
+std::string title_of(const LayoutReport& report, const LayoutCandidate& candidate) {
+  const Layout& layout = candidate.layout;
   return fmt::format("{}, {}, {}: {}", value_of(layout, LayoutOption::mesh), value_of(layout, LayoutOption::schedule),
-                     counted(layout.micro_batches, "micro-batch", "micro-batches"), figures_words(report, weighed));
+                     counted(layout.micro_batches, "micro-batch", "micro-batches"), figures_words(report, candidate));
 }
 
 std::string outline_of(const Mark& mark) {
@@ -157,14 +157,14 @@ class LayoutPicture {
     return axis_over(std::move(memories), memory_, plot_bottom, plot_top);
   }
   double y_of(double memory) const { return y_(memory / memory_.size); }
-  Pixel place_of(const WeighedLayout& layout) const {
+  Pixel place_of(const LayoutCandidate& layout) const {
     return {x_(layout.figures.seconds / time_.size), y_of(report_.memory_of(layout))};
   }
 
   /// The file's layout and the fastest one, which may be the same.
   std::vector<Mark> marks() const {
     const LayoutSearchResult& result = report_.result;
-    const WeighedLayout& best = result.best.front();
+    const LayoutCandidate& best = result.best.front();
     std::string fastest = budget_ > 0 ? "the fastest that fits" : "the fastest";
     std::vector<Mark> marks;
     if (result.written && distance(result.written->layout, best.layout) == 0) {
@@ -236,7 +236,7 @@ class LayoutPicture {
                                                           "slower or larger layout", "slower or larger layouts")));
   }
 
-  std::string circle(const WeighedLayout& layout, std::string_view kind, double radius) {
+  std::string circle(const LayoutCandidate& layout, std::string_view kind, double radius) {
     const Pixel at = place_of(layout);
     dots_.push_back(at);
     return fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>\n", kind,
@@ -249,7 +249,7 @@ class LayoutPicture {
     for (const bool planned : {false, true}) {
       svg += fmt::format("<g {}>\n", planned ? plan_style : estimate_style);
       std::set<std::pair<long, long>> taken;
-      for (const WeighedLayout* const each : drawn_) {
+      for (const LayoutCandidate* const each : drawn_) {
         const Pixel at = place_of(*each);
         if (each->is_planned() == planned && taken.emplace(std::lround(at.x), std::lround(at.y)).second)
           svg += circle(*each, planned ? "plan" : "estimate", planned ? 3 : 2.5);
@@ -264,7 +264,7 @@ class LayoutPicture {
     std::string path;
     std::string plans;
     std::string estimates;
-    for (const WeighedLayout& each : report_.result.front) {
+    for (const LayoutCandidate& each : report_.result.front) {
       const Pixel at = place_of(each);
       path += path.empty() ? fmt::format("M{:.1f} {:.1f}", at.x, at.y) : fmt::format("H{:.1f}V{:.1f}", at.x, at.y);
       add_to_line(at);

@@ -25,12 +25,12 @@ std::string_view short_name(LayoutOption option) {
 constexpr const char* estimate_mark = "~";
 
 /// A table of layouts. Options that are the same in all of them are listed above it instead.
-std::string layout_table(const LayoutReport& report, std::span<const WeighedLayout> layouts) {
+std::string layout_table(const LayoutReport& report, std::span<const LayoutCandidate> layouts) {
   std::vector<LayoutOption> columns;
   std::vector<std::string> common;
   for (const LayoutOption option : all_of<LayoutOption>) {
     const std::string first = value_of(layouts.front().layout, option);
-    const bool is_common = std::all_of(layouts.begin(), layouts.end(), [&](const WeighedLayout& each) {
+    const bool is_common = std::all_of(layouts.begin(), layouts.end(), [&](const LayoutCandidate& each) {
       return value_of(each.layout, option) == first;
     });
     if (option == LayoutOption::mesh || !is_common)
@@ -40,7 +40,7 @@ std::string layout_table(const LayoutReport& report, std::span<const WeighedLayo
   }
   Column seconds;
   Column memories;
-  for (const WeighedLayout& each : layouts) {
+  for (const LayoutCandidate& each : layouts) {
     seconds.add(each.figures.seconds);
     memories.add(report.memory_of(each));
   }
@@ -50,7 +50,7 @@ std::string layout_table(const LayoutReport& report, std::span<const WeighedLayo
   for (const LayoutOption option : columns) headings.emplace_back(short_name(option));
   headings.push_back(heading("step time", time));
   headings.push_back(heading("peak memory", memory));
-  const bool has_too_large = !std::ranges::all_of(layouts, &WeighedLayout::fits);
+  const bool has_too_large = !std::ranges::all_of(layouts, &LayoutCandidate::fits);
   if (has_too_large) headings.emplace_back("fits");
   Grid grid(headings);
   grid.keep_first_whole();
@@ -66,7 +66,7 @@ std::string layout_table(const LayoutReport& report, std::span<const WeighedLayo
 }
 
 bool has_estimates(const LayoutSearchResult& result) {
-  const auto is_estimated = [](const WeighedLayout& each) { return !each.is_planned(); };
+  const auto is_estimated = [](const LayoutCandidate& each) { return !each.is_planned(); };
   return std::any_of(result.best.begin(), result.best.end(), is_estimated) ||
          std::any_of(result.front.begin(), result.front.end(), is_estimated) ||
          (result.written && !result.written->is_planned());
@@ -74,7 +74,7 @@ bool has_estimates(const LayoutSearchResult& result) {
 
 std::string changes_text(const LayoutReport& report) {
   if (!report.result.written) return "";
-  const WeighedLayout& written = *report.result.written;
+  const LayoutCandidate& written = *report.result.written;
   if (mesh_of(written.layout.mesh).size() != report.ranks) return "";
   if (report.result.changes.empty()) return "\nno layout that was tried fits and differs from the file in one option\n";
   Grid grid({"option", "from", "to", "step time (%)", "peak memory (%)"});
@@ -89,28 +89,28 @@ std::string changes_text(const LayoutReport& report) {
 
 }  // namespace
 
-double LayoutReport::memory_of(const WeighedLayout& weighed) const {
-  return rank_budgets.empty() ? static_cast<double>(weighed.figures.bytes) : 100 * weighed.figures.fullness;
+double LayoutReport::memory_of(const LayoutCandidate& candidate) const {
+  return rank_budgets.empty() ? static_cast<double>(candidate.figures.bytes) : 100 * candidate.figures.fullness;
 }
 
 Unit LayoutReport::memory_unit(std::span<const double> memories) const {
   return rank_budgets.empty() ? unit_of_bytes(memories) : Unit{"% of the rank's budget", 1};
 }
 
-std::string LayoutReport::memory_words(const WeighedLayout& weighed) const {
-  if (rank_budgets.empty()) return format_bytes(weighed.figures.bytes);
-  return significant(memory_of(weighed)) + " % of the rank's budget";
+std::string LayoutReport::memory_words(const LayoutCandidate& candidate) const {
+  if (rank_budgets.empty()) return format_bytes(candidate.figures.bytes);
+  return significant(memory_of(candidate)) + " % of the rank's budget";
 }
 
 double LayoutReport::memory_limit() const {
   return rank_budgets.empty() ? static_cast<double>(budget) : 100;
 }
 
-std::string figures_words(const LayoutReport& report, const WeighedLayout& weighed) {
-  const std::array seconds{weighed.figures.seconds};
+std::string figures_words(const LayoutReport& report, const LayoutCandidate& candidate) {
+  const std::array seconds{candidate.figures.seconds};
   const Unit unit = unit_of_seconds(seconds);
-  return fmt::format("{}{} {}, {}", weighed.is_planned() ? "" : estimate_mark, in_unit(seconds[0], unit), unit.name,
-                     report.memory_words(weighed));
+  return fmt::format("{}{} {}, {}", candidate.is_planned() ? "" : estimate_mark, in_unit(seconds[0], unit), unit.name,
+                     report.memory_words(candidate));
 }
 
 std::string layout_text(const LayoutReport& report) {
@@ -154,7 +154,7 @@ std::string layout_text(const LayoutReport& report) {
 }
 
 std::string why_none_fits(const LayoutReport& report) {
-  const WeighedLayout& smallest = report.result.smallest;
+  const LayoutCandidate& smallest = report.result.smallest;
   const LayoutFigures& figures = smallest.figures;
   const std::string least =
       report.rank_budgets.empty()

@@ -22,9 +22,9 @@ struct LayoutReport {
 
   /// The memory of a layout's fullest rank: in bytes or, where ranks have budgets of their own, in percent of its
   /// budget.
-  double memory_of(const WeighedLayout& weighed) const;
+  double memory_of(const LayoutCandidate& candidate) const;
   Unit memory_unit(std::span<const double> memories) const;
-  std::string memory_words(const WeighedLayout& weighed) const;
+  std::string memory_words(const LayoutCandidate& candidate) const;
   /// In the same measure; 0: none.
   double memory_limit() const;
 };
@@ -38,7 +38,7 @@ std::string layouts_json(const std::string& name, std::span<const LayoutReport> 
 std::string layouts_svg(const LayoutReport& report);
 
 /// `79.2 ms, 12 MiB` or `79.2 ms, 92.4 % of the rank's budget`, behind a ~ if they are estimated.
-std::string figures_words(const LayoutReport& report, const WeighedLayout& weighed);
+std::string figures_words(const LayoutReport& report, const LayoutCandidate& candidate);
 
 /// Where no layout fits: the one that needs the least, and the category that takes most of it.
 std::string why_none_fits(const LayoutReport& report);

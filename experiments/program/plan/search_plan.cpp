@@ -19,17 +19,17 @@ namespace heddle {
 
 namespace {
 
-LayoutFreedom freedom_of(const std::vector<std::string>& words) {
-  LayoutFreedom freedom;
+AllowedChanges allowed_changes_of(const std::vector<std::string>& words) {
+  AllowedChanges allowed;
   std::vector<std::string> names;
-  for (const std::string_view name : enum_names<Freedom>.rows()) names.emplace_back(name);
+  for (const std::string_view name : enum_names<AllowedChange>.rows()) names.emplace_back(name);
   for (const std::string& word : words) {
-    const auto found = std::ranges::find(all_of<Freedom>, word, name_of<Freedom>);
-    if (found == all_of<Freedom>.end())
+    const auto found = std::ranges::find(all_of<AllowedChange>, word, name_of<AllowedChange>);
+    if (found == all_of<AllowedChange>.end())
       fail<InputError>("--allow: expected {}, got {}{}", one_of_words(names), in_quotes(word), suggestion(word, names));
-    freedom.insert(*found);
+    allowed.insert(*found);
   }
-  return freedom;
+  return allowed;
 }
 
 /// Refuses, before the search, a file that could not be written after it.
@@ -64,7 +64,7 @@ void check_picture(const LayoutSearchCommand& command, const Study<Experiment>& 
 }
 
 /// The search of one variant, whose experiment becomes that of the fastest layout if one fits.
-LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, const LayoutFreedom& freedom,
+LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, const AllowedChanges& allowed,
                       Progress& progress, const Interruption& interruption) {
   const DeviceType device = member.root.device;
   if (mesh_of(member.root).size(Axis::copies) > 1)
@@ -82,12 +82,12 @@ LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, 
     if (member.root.min_budget(report.ranks) > 0) report.rank_budgets = own;
     report.budget = 0;
   }
-  LayoutSearchOptions options{.ranks = report.ranks, .freedom = freedom};
+  LayoutSearchOptions options{.ranks = report.ranks, .allowed = allowed};
   options.on_progress = [&](const std::string& text) {
     progress.update([&] { return fmt::format("{}: {}", member.name, text); });
   };
   options.is_interrupted = [&] { return interruption.signal != 0; };
-  const LayoutSpace space(member.root, report.ranks, freedom);
+  const LayoutSpace space(member.root, report.ranks, allowed);
   report.result = search_layouts(member.root, space, open_datasets(member.root), options);
   progress.clear();
   if (report.result.best.empty()) {
@@ -102,7 +102,7 @@ LayoutReport searched(StudyVariant& member, const LayoutSearchCommand& command, 
 }  // namespace
 
 int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, const Console& console) {
-  const LayoutFreedom freedom = freedom_of(command.allowed);
+  const AllowedChanges allowed = allowed_changes_of(command.allowed);
   const std::filesystem::path file = file_of(command, study.name);
   check_picture(command, study);
   Progress progress(console.err, console.terminal);
@@ -119,7 +119,7 @@ int search_plan(Study<Experiment> study, const LayoutSearchCommand& command, con
       left_out.push_back(member.name);
       continue;
     }
-    reports.push_back(searched(member, command, freedom, progress, interruption));
+    reports.push_back(searched(member, command, allowed, progress, interruption));
     if (!reports.back().error.empty()) {
       errors.push_back(reports.back().error);
       continue;

@@ -15,7 +15,7 @@ namespace heddle {
 struct LayoutSearchCommand {
   std::optional<std::int64_t> budget{};  // bytes of each rank; absent: each variant's memory_budget
   std::optional<std::int64_t> ranks{};   // absent: as many as each variant's mesh has
-  std::vector<std::string> allowed{};    // names of Freedom
+  std::vector<std::string> allowed{};    // names of AllowedChange
   std::filesystem::path out{};           // the experiment that is written; empty: NAME_searched.json
   std::filesystem::path svg{};           // a picture of the layouts; empty: none
   bool replaces = false;                 // whether these may replace files

@@ -18,7 +18,7 @@ constexpr std::array<ActionLook, 11> looks{{
     {ActionKind::backward_weight, "weight part of backward", {186, 142}, {"#7cc4a1", "#3c9468"}},
     {ActionKind::recompute, "recomputed forward", {216, 173}, {"#bcdcf8", "#8db9e0"}},
     {ActionKind::loss, "head and loss", {176, 133}, {"#dda3c4", "#b9669a"}},
-    {ActionKind::loss_gather, "embeddings for the head", {218, 182}, {"#f3d6e6", "#d9a7c5"}},
+    {ActionKind::loss_broadcast, "embeddings for the head", {218, 182}, {"#f3d6e6", "#d9a7c5"}},
     {ActionKind::loss_sums, "sums of the head", {176, 133}, {"#dda3c4", "#b9669a"}},
     {ActionKind::loss_gradient, "gradient of the head", {169, 126}, {"#c98bb4", "#9c4f82"}},
     {ActionKind::offload, "offload to the host", {250, 245}, {"#c9c9c9", "#9a9a9a"}},

@@ -59,7 +59,7 @@ std::string schedule_title(const ScheduleReport& report) {
 std::string schedule_figures(const ScheduleReport& report) {
   const Simulation& simulation = report.simulation;
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
-  return figure("makespan", plain_number(simulation.makespan), "from the first action to the end of the last") +
+  return figure("makespan", plain_number(simulation.step_time), "from the first action to the end of the last") +
          figure("span bubble", percent(simulation.timeline.span_bubble()),
                 "idle time between a rank's first and last action, as papers report it") +
          figure("idle", percent(simulation.timeline.idle_fraction()), "share of all ranks' time within the makespan") +
@@ -67,9 +67,8 @@ std::string schedule_figures(const ScheduleReport& report) {
          fmt::format("{:<20}{}\n", "peak weight inputs", by_rank(simulation.peak_weight_inputs)) +
          (report.schedule.copies() > 1 ? fmt::format("{:<20}twice those of one copy, on every rank\n", "parameters")
                                        : "") +
-         (has_transfers(report.schedule)
-              ? fmt::format("{:<20}{}\n", "peak offloaded", by_rank(simulation.peak_offloaded))
-              : "") +
+         (has_offload(report.schedule) ? fmt::format("{:<20}{}\n", "peak offloaded", by_rank(simulation.peak_offloaded))
+                                       : "") +
          "(rank by rank, in units of a micro-batch on a whole rank; weight inputs: kept from I to W)\n" +
          (report.critical ? "\n" + critical_path_table(*report.critical) : "");
 }
@@ -83,7 +82,7 @@ std::string schedule_json(const ScheduleReport& report) {
                    {"chunks", chunks ? OrderedJson(*chunks) : OrderedJson()},
                    {"copies", report.schedule.copies()},
                    {"micro_batches", report.schedule.micro_batches},
-                   {"makespan", simulation.makespan},
+                   {"makespan", simulation.step_time},
                    {"span_bubble", simulation.timeline.span_bubble()},
                    {"idle_fraction", simulation.timeline.idle_fraction()},
                    {"peak_activations", simulation.peak_activations},

@@ -92,7 +92,7 @@ void draw_schedules_of(const fs::path& results) {
   for (std::size_t i = 0; i < schedules.size(); ++i) {
     const Schedule& schedule = schedules[i].schedule;
     const ScheduleReport report{schedules[i].names, schedule,
-                                simulate(schedule, {.stages = shared_by_stages({}, schedule.rank_of)})};
+                                simulate(schedule, {.stages = costs_per_stage({}, schedule.rank_of)})};
     write_file_atomically(file(i + 1), picture_svg(report.simulation.timeline, schedule, schedule_title(report)));
   }
 }

@@ -20,41 +20,41 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t max_shown = 12;
 
-std::string shape_words(const WeighedSchedule& weighed) {
-  return fmt::format("{} (m = {}, v = {})", weighed.name, weighed.shape.micro_batches, weighed.shape.chunks);
+std::string shape_words(const ScheduleCandidate& candidate) {
+  return fmt::format("{} (m = {}, v = {})", candidate.name, candidate.shape.micro_batches, candidate.shape.chunks);
 }
 
 /// The first of them is the best.
-const WeighedSchedule* first_that_fits(std::span<const WeighedSchedule> weighed, bool is_named) {
-  const auto found = std::find_if(weighed.begin(), weighed.end(),
-                                  [&](const WeighedSchedule& w) { return w.fits && w.is_named == is_named; });
-  return found == weighed.end() ? nullptr : &*found;
+const ScheduleCandidate* first_that_fits(std::span<const ScheduleCandidate> candidates, bool is_named) {
+  const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                  [&](const ScheduleCandidate& w) { return w.fits && w.is_named == is_named; });
+  return found == candidates.end() ? nullptr : &*found;
 }
 
 /// How much longer it takes than the bound: the most that another schedule could save. A schedule that does not fit may
 /// be below the bound.
-std::optional<double> gap(const WeighedSchedule& weighed, double bound) {
-  if (!weighed.fits) return std::nullopt;
-  return bound > 0 ? std::max(0.0, weighed.makespan / bound - 1) : 0;
+std::optional<double> gap(const ScheduleCandidate& candidate, double bound) {
+  if (!candidate.fits) return std::nullopt;
+  return bound > 0 ? std::max(0.0, candidate.makespan / bound - 1) : 0;
 }
 
-std::string comparison(std::span<const WeighedSchedule> weighed, bool is_interrupted) {
-  const WeighedSchedule* const named = first_that_fits(weighed, true);
-  const WeighedSchedule* const own = first_that_fits(weighed, false);
+std::string comparison(std::span<const ScheduleCandidate> candidates, bool is_interrupted) {
+  const ScheduleCandidate* const named = first_that_fits(candidates, true);
+  const ScheduleCandidate* const own = first_that_fits(candidates, false);
   if (named == nullptr) return fmt::format("No named schedule fits; {} does.\n", shape_words(*own));
   if (own == nullptr)
     return fmt::format("The best is {}; no searched schedule {}.\n", shape_words(*named),
                        is_interrupted ? "that fits was found before the interruption" : "fits");
   const double gain = named->makespan > 0 ? 100 * (1 - own->makespan / named->makespan) : 0;
-  if (own == weighed.data())
+  if (own == candidates.data())
     return fmt::format("{} takes {:.2f} % less time than the best named schedule that fits, {}.\n", shape_words(*own),
                        gain, shape_words(*named));
   return fmt::format("The best is {}; the best searched schedule, {}, takes {}.\n", shape_words(*named),
                      shape_words(*own), -gain < 0.005 ? "as long" : fmt::format("{:.2f} % longer", -gain));
 }
 
-std::string tried_text(const SearchResult& result) {
-  const SearchTried& tried = result.tried;
+std::string tried_text(const ScheduleSearchResult& result) {
+  const ScheduleSearchProgress& tried = result.tried;
   return fmt::format("Tried: {}; in {}, {} by list scheduling, {} and {}.{}\n",
                      counted(tried.named, "named schedule", "named schedules"),
                      counted(tried.placements, "placement of stages", "placements of stages"),
@@ -65,29 +65,30 @@ std::string tried_text(const SearchResult& result) {
 
 }  // namespace
 
-void check_that_one_fits(const SearchResult& result, const SearchSpace& space) {
-  const WeighedSchedule& best = result.schedules.front();
+void check_that_one_fits(const ScheduleSearchResult& result, const ScheduleSearchSpace& space) {
+  const ScheduleCandidate& best = result.schedules.front();
   if (best.fits) return;
   fail<InputError>("--memory: no schedule fits into {}: the smallest peak memory is {}, of {}",
                    plain_number(space.memory.value_or(0)), plain_number(best.peak_memory), shape_words(best));
 }
 
-std::string search_table(const SearchResult& result, const SearchSpace& space) {
+std::string search_table(const ScheduleSearchResult& result, const ScheduleSearchSpace& space) {
   Grid grid({"schedule", "m", "v", "makespan", "gap (%)", "bubble (%)", "peak memory"});
-  const std::span<const WeighedSchedule> weighed = result.schedules;
-  const std::size_t shown = std::min(max_shown, weighed.size());
-  for (const WeighedSchedule& w : weighed.subspan(0, shown)) {
+  const std::span<const ScheduleCandidate> candidates = result.schedules;
+  const std::size_t shown = std::min(max_shown, candidates.size());
+  for (const ScheduleCandidate& w : candidates.subspan(0, shown)) {
     const std::optional<double> to_bound = gap(w, result.bound);
     grid.add({w.name, std::to_string(w.shape.micro_batches), std::to_string(w.shape.chunks), plain_number(w.makespan),
               to_bound ? fmt::format("{:.2f}", 100 * *to_bound) : "-", fmt::format("{:.2f}", 100 * w.span_bubble),
               plain_number(w.peak_memory)});
   }
   std::string text = grid.to_text();
-  if (shown < weighed.size()) text += fmt::format("and {} more", weighed.size() - shown);
-  if (shown < weighed.size() && space.memory)
-    text += fmt::format("; of all {}, {} fit", weighed.size(),
-                        std::count_if(weighed.begin(), weighed.end(), [](const WeighedSchedule& w) { return w.fits; }));
-  if (shown < weighed.size()) text += "\n";
+  if (shown < candidates.size()) text += fmt::format("and {} more", candidates.size() - shown);
+  if (shown < candidates.size() && space.memory)
+    text += fmt::format(
+        "; of all {}, {} fit", candidates.size(),
+        std::count_if(candidates.begin(), candidates.end(), [](const ScheduleCandidate& w) { return w.fits; }));
+  if (shown < candidates.size()) text += "\n";
   return text +
          "(searched: made for these costs; bubble: the papers' span bubble; peak memory: of the rank that needs the "
          "most, in micro-batches of the given size; gap: to the lower bound, - for a schedule that does not fit)\n\n" +
@@ -95,16 +96,16 @@ std::string search_table(const SearchResult& result, const SearchSpace& space) {
              "Lower bound: {}. No schedule that fits has a smaller makespan with these placements of stages and "
              "numbers of micro-batches.\n",
              plain_number(result.bound)) +
-         comparison(weighed, result.is_interrupted) + tried_text(result);
+         comparison(candidates, result.is_interrupted) + tried_text(result);
 }
 
-std::string search_progress(const SearchTried& tried) {
+std::string search_progress(const ScheduleSearchProgress& tried) {
   const auto known = [](double makespan) { return std::isinf(makespan) ? "-" : plain_number(makespan); };
   return fmt::format("searching  {} tried  best {}  lower bound {}",
                      counted(tried.schedules(), "schedule", "schedules"), known(tried.best), known(tried.bound));
 }
 
-std::string search_json(const SearchResult& result, const ScheduleReport& best) {
+std::string search_json(const ScheduleSearchResult& result, const ScheduleReport& best) {
   OrderedJson json = OrderedJson::parse(schedule_json(best));
   json["bound"] = result.bound;
   json["tried"] = {{"named", result.tried.named},
@@ -114,7 +115,7 @@ std::string search_json(const SearchResult& result, const ScheduleReport& best) 
                    {"reorderings", result.tried.reorderings}};
   json["interrupted"] = result.is_interrupted;
   OrderedJson& all = json["weighed"] = OrderedJson::array();
-  for (const WeighedSchedule& w : result.schedules) {
+  for (const ScheduleCandidate& w : result.schedules) {
     const std::optional<double> to_bound = gap(w, result.bound);
     all.push_back({{"name", w.name},
                    {"ranks", w.shape.ranks},

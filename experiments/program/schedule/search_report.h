@@ -9,17 +9,17 @@
 namespace heddle {
 
 /// InputError that names the one that needs the least memory.
-void check_that_one_fits(const SearchResult& result, const SearchSpace& space);
+void check_that_one_fits(const ScheduleSearchResult& result, const ScheduleSearchSpace& space);
 
 /// The best twelve with their gaps to the bound, the bound, and whether the best searched schedule beats every named
 /// one that fits, and by how much; then what has been tried.
-std::string search_table(const SearchResult& result, const SearchSpace& space);
+std::string search_table(const ScheduleSearchResult& result, const ScheduleSearchSpace& space);
 
 /// What has been tried so far, for a line that shows the progress.
-std::string search_progress(const SearchTried& tried);
+std::string search_progress(const ScheduleSearchProgress& tried);
 
 /// schedule_json of the best, with the bound, what has been tried, whether the search was interrupted, and with all
 /// schedules that were compared under `weighed`.
-std::string search_json(const SearchResult& result, const ScheduleReport& best);
+std::string search_json(const ScheduleSearchResult& result, const ScheduleReport& best);
 
 }  // namespace heddle

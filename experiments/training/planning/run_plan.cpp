@@ -69,18 +69,18 @@ ScheduleShape shape_of(const Experiment& experiment) {
           .chunks = chunks};
 }
 
-LossRanks loss_ranks_of(HeadWork work) {
-  if (work == HeadWork::at_once) return LossRanks::all;
-  return work == HeadWork::two_exchanges ? LossRanks::in_two_exchanges : LossRanks::in_one_exchange;
+LossForm loss_form_of(HeadWork work) {
+  if (work == HeadWork::at_once) return LossForm::on_all;
+  return work == HeadWork::two_exchanges ? LossForm::in_two_exchanges : LossForm::in_one_exchange;
 }
 
 Schedule schedule_of(const Experiment& experiment) {
   Schedule schedule = computing_of(experiment);
   if (is_forward_only(schedule)) return with_communication(std::move(schedule), experiment.pipeline.receives);
-  const LossRanks loss =
-      experiment.head.is_everywhere() ? loss_ranks_of(experiment.pipeline.head_work) : LossRanks::last_stage;
+  const LossForm loss =
+      experiment.head.is_everywhere() ? loss_form_of(experiment.pipeline.head_work) : LossForm::on_last_stage;
   schedule = with_recompute(std::move(schedule), experiment.pipeline.recompute);
-  if (has_transfers(schedule)) check(schedule, experiment.pipeline.file);  // what is recomputed cannot be offloaded
+  if (has_offload(schedule)) check(schedule, experiment.pipeline.file);  // what is recomputed cannot be offloaded
   schedule = with_offload(std::move(schedule), experiment.pipeline.offload);
   return with_communication(with_loss(std::move(schedule), loss), experiment.pipeline.receives);
 }

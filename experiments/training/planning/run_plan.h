@@ -55,7 +55,7 @@ ScheduleShape shape_of(const Experiment& experiment);
 Schedule schedule_of(const Experiment& experiment);
 
 /// How a schedule places the loss of a head on all stages.
-LossRanks loss_ranks_of(HeadWork work);
+LossForm loss_form_of(HeadWork work);
 /// The model with those layers marked that are recomputed one by one. InputError where a pattern matches no layer, and
 /// where all layers are recomputed by segments.
 ModelSpec with_recomputed_layers(ModelSpec model, const PipelineConfig& pipeline);

@@ -19,13 +19,14 @@ void BucketSums::finish() {
 void BucketSums::start(AxisSet axes) {
   Bucket& bucket = open_.at(axes.index());
   if (bucket.bytes == 0) return;
-  const double seconds = collective_seconds(links_, operation_, bucket.bytes, ranks_(axes));
-  if (bucket.gradients > 1) copying_ += copy_seconds_ * static_cast<double>(bucket.bytes);  // one alone needs no copy
-  bucket.end_of_others = std::max(bucket.end_of_others, bucket.ready + copying_) + seconds;
+  const double seconds = collective_seconds(links_, operation_, bucket.bytes, spread_over_(axes));
+  if (bucket.gradients > 1)  // one alone needs no copy
+    copy_seconds_ += copy_seconds_per_byte_ * static_cast<double>(bucket.bytes);
+  bucket.previous_end = std::max(bucket.previous_end, bucket.ready + copy_seconds_) + seconds;
   bucket.bytes = 0;
   bucket.gradients = 0;
-  seconds_ += seconds;
-  end_ = std::max(end_, bucket.end_of_others);
+  message_seconds_ += seconds;
+  end_ = std::max(end_, bucket.previous_end);
 }
 
 }  // namespace heddle

@@ -69,10 +69,10 @@ class Prediction {
       // A replicated head's gradient is summed before the overflow check, the other heads step their weights after it.
       const bool is_replicated = heads_are_replicated();
       const BucketSums sums = sums_of(rank, timed.back());
-      check_begin = std::max(check_begin, std::max(timed.back().end + sums.copying(), sums.end()) +
+      check_begin = std::max(check_begin, std::max(timed.back().end + sums.copy_seconds(), sums.end()) +
                                               (is_replicated ? head_weight_seconds(rank) : 0));
       // The new weights are gathered in as much time as the gradients are summed.
-      const double gathers = shards_optimizer() ? sums.seconds() + sums.copying() : 0;
+      const double gathers = shards_optimizer() ? sums.message_seconds() + sums.copy_seconds() : 0;
       const double updates = update_seconds(rank) + gathers + (is_replicated ? 0 : head_weight_seconds(rank));
       // A rank whose first action comes later in the next step has updated its weights by then, at least in part.
       max_late_update = std::max(max_late_update, updates - timed.front().begin);
@@ -120,7 +120,7 @@ class Prediction {
   /// computing, those of its other stages when it begins.
   BucketSums sums_of(int rank, const TimedAction& last) const {
     BucketSums sums(experiment_.links, shards_optimizer() ? Operation::reduce_scatter : Operation::all_reduce,
-                    experiment_.train.bucket_bytes, copy_seconds(), [&](AxisSet axes) {
+                    experiment_.train.bucket_bytes, copy_seconds_per_byte(), [&](AxisSet axes) {
                       return spread_of(experiment_.links, mesh_.ranks_over(axes, world_rank(rank)));
                     });
     if (!experiment_.is_virtual_time() || experiment_.train.forward_only) return sums;
@@ -144,7 +144,7 @@ class Prediction {
     return sums;
   }
   /// A copied byte is read and written.
-  double copy_seconds() const {
+  double copy_seconds_per_byte() const {
     return profile_.is_of_ranks ? 0 : profile_.optimizer / trained_elements_ * 2 / options_.update_bytes();
   }
   bool shards_optimizer() const { return experiment_.train.shard == ShardedState::optimizer; }
@@ -257,7 +257,7 @@ class Prediction {
       const CrossingBytes& bytes = out_of[static_cast<std::size_t>(std::min(from, to))];
       return TransferCosts{
           .latency = link.latency,
-          .occupies = static_cast<double>(from < to ? bytes.forward : bytes.backward) / link.bandwidth};
+          .occupancy = static_cast<double>(from < to ? bytes.forward : bytes.backward) / link.bandwidth};
     };
   }
 
@@ -319,10 +319,10 @@ double ideal_speedup(Schedule schedule, Recompute recompute) {
   schedule = without_loss(std::move(schedule));
   const ScheduleShape shape{.ranks = schedule.size()};
   const double naive_seconds =
-      is_forward_only(schedule) ? shape.ranks : simulate(with_recompute(naive(shape), recompute), {}).makespan;
+      is_forward_only(schedule) ? shape.ranks : simulate(with_recompute(naive(shape), recompute), {}).step_time;
   // A rank with several stages has as much work as a rank with one.
   const double chunks = static_cast<double>(schedule.stages()) / static_cast<double>(schedule.size());
-  return naive_seconds * schedule.micro_batches * chunks / simulate(schedule, {}).makespan;
+  return naive_seconds * schedule.micro_batches * chunks / simulate(schedule, {}).step_time;
 }
 
 KeptMicroBatches kept_micro_batches(Schedule schedule) {
@@ -332,12 +332,12 @@ KeptMicroBatches kept_micro_batches(Schedule schedule) {
   });
   KeptMicroBatches kept{
       .values =
-          simulate(schedule, {.stages = shared_by_stages({.weight_inputs = 0}, schedule.rank_of)}).peak_activations,
+          simulate(schedule, {.stages = costs_per_stage({.weight_inputs = 0}, schedule.rank_of)}).peak_activations,
       .inputs = std::vector<double>(schedule.ranks.size())};
   if (recomputes)
     kept.inputs =
         simulate(schedule,
-                 {.stages = shared_by_stages({.activations = 0, .weight_inputs = 0, .input = 1}, schedule.rank_of)})
+                 {.stages = costs_per_stage({.activations = 0, .weight_inputs = 0, .input = 1}, schedule.rank_of)})
             .peak_memory;
   return kept;
 }

@@ -55,7 +55,8 @@ Schedule on_one_rank(Schedule schedule) {
   for (std::vector<Action>& list : schedule.ranks) {
     for (const Action& action : list)
       if (action.kind == ActionKind::offload) offloaded.emplace(action.stage, action.micro_batch);
-    std::erase_if(list, [](const Action& a) { return is_message(a.kind) || is_transfer(a.kind) || is_loss(a.kind); });
+    std::erase_if(list,
+                  [](const Action& a) { return is_message(a.kind) || is_offload_or_load(a.kind) || is_loss(a.kind); });
   }
   std::vector<TimedAction> all;
   for (const std::vector<TimedAction>& rank : simulate(schedule, {}).timeline.ranks)
@@ -83,7 +84,7 @@ std::shared_ptr<const RunPlan> serial_plan(const Experiment& serial, std::shared
   if (serial.train.forward_only)
     plan->training = plan->forward = make_program(schedule);
   else
-    plan->training = make_program(with_loss(schedule, LossRanks::last_stage));
+    plan->training = make_program(with_loss(schedule, LossForm::on_last_stage));
   return plan;
 }
 

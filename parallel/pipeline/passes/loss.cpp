@@ -22,10 +22,10 @@ std::optional<std::vector<int>> between_forward_and_backward(const Schedule& sch
     int place = 0;
     bool backward = false;
     for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-      const ActionKind kind = list[static_cast<std::size_t>(i)].kind;
+      const ActionKind kind = list[at_index(i)].kind;
       backward = backward || is_backward(kind);
       if (kind != ActionKind::forward) continue;
-      if (backward || list[static_cast<std::size_t>(i)].overlaps_next) return std::nullopt;
+      if (backward || list[at_index(i)].overlaps_next) return std::nullopt;
       place = i + 1;
     }
     places.push_back(place);
@@ -41,38 +41,34 @@ struct UnitTimes {
 
 UnitTimes unit_times(const Schedule& schedule) {
   const int last = schedule.stages() - 1;
-  const auto cell = [&](int stage, int micro_batch) {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule.micro_batches) +
-           static_cast<std::size_t>(micro_batch);
-  };
-  std::vector<std::int64_t> forward(cell(schedule.stages(), 0));
-  std::vector<std::int64_t> backward(cell(schedule.stages(), 0));
+  PerCell<std::int64_t> forward(schedule);
+  PerCell<std::int64_t> backward(schedule);
   std::vector<std::int64_t> free(schedule.ranks.size());
   UnitTimes times;
   for (const std::vector<Action>& list : schedule.ranks) times.begin.emplace_back(list.size());
   const Walk walked = walk(schedule, [&](int rank, int first, int end) {
-    const std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
-    std::int64_t begin = free[static_cast<std::size_t>(rank)];
+    const std::vector<Action>& list = schedule.ranks[at_index(rank)];
+    std::int64_t begin = free[at_index(rank)];
     for (int i = first; i < end; ++i) {
-      const Action& action = list[static_cast<std::size_t>(i)];
+      const Action& action = list[at_index(i)];
       if (action.kind == ActionKind::forward && action.stage > 0) {
-        begin = std::max(begin, forward[cell(action.stage - 1, action.micro_batch)]);
+        begin = std::max(begin, forward(action.stage - 1, action.micro_batch));
       } else if (is_backward(action.kind) && action.stage < last) {
-        begin = std::max(begin, backward[cell(action.stage + 1, action.micro_batch)]);
+        begin = std::max(begin, backward(action.stage + 1, action.micro_batch));
       }
     }
-    const bool computes = !is_transfer(list[static_cast<std::size_t>(first)].kind);
+    const bool computes = !is_offload_or_load(list[at_index(first)].kind);
     const std::int64_t done = begin + (computes ? end - first : 0);
     for (int i = first; i < end; ++i) {
-      const Action& action = list[static_cast<std::size_t>(i)];
-      times.begin[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)] = begin;
-      if (action.kind == ActionKind::forward) forward[cell(action.stage, action.micro_batch)] = done;
-      if (is_backward(action.kind)) backward[cell(action.stage, action.micro_batch)] = done;
+      const Action& action = list[at_index(i)];
+      times.begin[at_index(rank)][at_index(i)] = begin;
+      if (action.kind == ActionKind::forward) forward(action) = done;
+      if (is_backward(action.kind)) backward(action) = done;
       if (action.kind == ActionKind::forward && action.stage == last) {
         times.last_forward.emplace_back(done, action.micro_batch);
       }
     }
-    free[static_cast<std::size_t>(rank)] = done;
+    free[at_index(rank)] = done;
   });
   if (!walked.complete(schedule)) fail<InputError>("with_loss: the schedule cannot be executed");
   std::sort(times.last_forward.begin(), times.last_forward.end());
@@ -86,13 +82,15 @@ UnitTimes unit_times(const Schedule& schedule) {
 class LossByPeriod {
  public:
   explicit LossByPeriod(const Schedule& schedule)
-      : schedule_(schedule), result_(schedule), next_(schedule.ranks.size()), stages_(schedule.ranks.size()) {
-    const std::size_t cells = cell(schedule.stages(), 0);
-    forward_.assign(cells, never);
-    backward_.assign(cells, never);
+      : schedule_(schedule),
+        result_(schedule),
+        next_(schedule.ranks.size()),
+        stages_(schedule.ranks.size()),
+        forward_(schedule, never),
+        backward_(schedule, never) {
     for (std::vector<Action>& list : result_.ranks) list.clear();
     for (int copy = 0; copy < schedule.copies(); ++copy)
-      for (const int rank : schedule.ranks_of_copy(copy)) ++stages_[static_cast<std::size_t>(rank)];
+      for (const int rank : schedule.ranks_of_copy(copy)) ++stages_[at_index(rank)];
   }
 
   std::optional<Schedule> run() {
@@ -109,12 +107,9 @@ class LossByPeriod {
   }
 
  private:
+  static constexpr int at_once = -1;
   static constexpr int never = std::numeric_limits<int>::max();
 
-  std::size_t cell(int stage, int micro_batch) const {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.micro_batches) +
-           static_cast<std::size_t>(micro_batch);
-  }
   int last_stage() const { return schedule_.stages() - 1; }
   bool is_complete() const {
     for (std::size_t rank = 0; rank < next_.size(); ++rank)
@@ -130,16 +125,16 @@ class LossByPeriod {
     for (int& first = next_[rank]; first < static_cast<int>(list.size());) {
       const int end = end_of_overlap(list, first);
       for (int i = first; i < end; ++i) {
-        const Action& action = list[static_cast<std::size_t>(i)];
+        const Action& action = list[at_index(i)];
         if (needed(action) >= period) return;
         forwards += action.kind == ActionKind::forward;
         backwards += is_backward(action.kind);
       }
       if (forwards > stages_[rank] || backwards > stages_[rank]) return;
       for (int i = first; i < end; ++i) {
-        const Action& action = list[static_cast<std::size_t>(i)];
-        if (action.kind == ActionKind::forward) forward_[cell(action.stage, action.micro_batch)] = period;
-        if (is_backward(action.kind)) backward_[cell(action.stage, action.micro_batch)] = period;
+        const Action& action = list[at_index(i)];
+        if (action.kind == ActionKind::forward) forward_(action) = period;
+        if (is_backward(action.kind)) backward_(action) = period;
         if (action.kind == ActionKind::forward && action.stage == last_stage()) ended_.push_back(action.micro_batch);
       }
       append(result_.ranks[rank], list, first, end);
@@ -147,13 +142,11 @@ class LossByPeriod {
     }
   }
 
-  /// The period of the computation that an action needs from another stage or from the head; -1 if it needs none.
+  /// The period of the computation that an action needs from another stage or from the head; `at_once` if none.
   int needed(const Action& action) const {
-    if (action.kind == ActionKind::forward && action.stage > 0)
-      return forward_[cell(action.stage - 1, action.micro_batch)];
-    if (!is_backward(action.kind)) return -1;
-    return action.stage == last_stage() ? forward_[cell(action.stage, action.micro_batch)]
-                                        : backward_[cell(action.stage + 1, action.micro_batch)];
+    if (action.kind == ActionKind::forward && action.stage > 0) return forward_(action.stage - 1, action.micro_batch);
+    if (!is_backward(action.kind)) return at_once;
+    return action.stage == last_stage() ? forward_(action) : backward_(action.stage + 1, action.micro_batch);
   }
 
   void add_losses() {
@@ -165,11 +158,11 @@ class LossByPeriod {
 
   const Schedule& schedule_;
   Schedule result_;
-  std::vector<int> next_;      // per rank: its first action that has not been taken
-  std::vector<int> stages_;    // per rank: how many it has
-  std::vector<int> forward_;   // per stage and micro-batch: the period of its F
-  std::vector<int> backward_;  // the same of its B or I
-  std::vector<int> ended_;     // micro-batches that have left the last stage in this period
+  std::vector<int> next_;    // per rank: its first action that has not been taken
+  std::vector<int> stages_;  // per rank: how many it has
+  PerCell<int> forward_;     // the period of F
+  PerCell<int> backward_;    // the period of B or I
+  std::vector<int> ended_;   // micro-batches that have left the last stage in this period
 };
 
 /// Adds an H to all ranks, each before the rank's first action that begins when the last stage's F has ended or later.
@@ -186,7 +179,7 @@ Schedule with_loss_by_time(Schedule schedule) {
       }
     };
     schedule.ranks[rank] = rewritten(list, [&](int first, int end, std::vector<Action>& result) {
-      add_until(times.begin[rank][static_cast<std::size_t>(first)], result);
+      add_until(times.begin[rank][at_index(first)], result);
       append(result, list, first, end);
     });
     add_until(std::numeric_limits<std::int64_t>::max(), schedule.ranks[rank]);
@@ -196,7 +189,7 @@ Schedule with_loss_by_time(Schedule schedule) {
 
 /// If F, I, W and R take one unit, B two and H none.
 double makespan(const Schedule& schedule) {
-  return simulate(schedule, {}).makespan;
+  return simulate(schedule, {}).step_time;
 }
 
 Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {
@@ -211,12 +204,12 @@ Schedule with_loss_at(Schedule schedule, const std::vector<int>& places) {
 
 }  // namespace
 
-Schedule with_loss(Schedule schedule, LossRanks ranks) {
-  if (ranks == LossRanks::in_two_exchanges || ranks == LossRanks::in_one_exchange) {
-    schedule.has_loss_in_one_exchange = ranks == LossRanks::in_one_exchange;
+Schedule with_loss(Schedule schedule, LossForm form) {
+  if (form == LossForm::in_two_exchanges || form == LossForm::in_one_exchange) {
+    schedule.has_loss_in_one_exchange = form == LossForm::in_one_exchange;
     return with_loss_in_parts(schedule);
   }
-  if (ranks == LossRanks::all) {
+  if (form == LossForm::on_all) {
     if (const auto places = between_forward_and_backward(schedule)) return with_loss_at(std::move(schedule), *places);
     Schedule by_time = with_loss_by_time(schedule);
     std::optional<Schedule> by_period = LossByPeriod(schedule).run();
@@ -224,11 +217,11 @@ Schedule with_loss(Schedule schedule, LossRanks ranks) {
   }
   const int last = schedule.stages() - 1;
   for (int copy = 0; copy < schedule.copies(); ++copy) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(schedule.ranks_of_copy(copy).back())];
+    std::vector<Action>& list = schedule.ranks[at_index(schedule.ranks_of_copy(copy).back())];
     list = rewritten(list, [&](int first, int end, std::vector<Action>& result) {
       append(result, list, first, end);
       for (int i = first; i < end; ++i) {
-        const Action& action = list[static_cast<std::size_t>(i)];
+        const Action& action = list[at_index(i)];
         if (action.kind != ActionKind::forward || action.stage != last) continue;
         result.push_back({ActionKind::loss, last, action.micro_batch});
       }

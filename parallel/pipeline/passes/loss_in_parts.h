@@ -1,4 +1,4 @@
-// The pass that places the parts of a loss over all ranks (LossRanks::in_two_exchanges and in_one_exchange, passes.h).
+// The pass that places the parts of a loss over all ranks (LossForm::in_two_exchanges and in_one_exchange, passes.h).
 #pragma once
 
 #include "parallel/pipeline/schedule.h"

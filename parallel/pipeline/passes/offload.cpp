@@ -17,7 +17,7 @@ namespace {
 void check_can_offload(const Schedule& schedule) {
   if (is_forward_only(schedule))
     fail<InputError>("offload: expected a schedule with backward: one of forward passes keeps no activations");
-  if (has_transfers(schedule)) fail<InputError>("offload: expected a schedule without O and L of its own");
+  if (has_offload(schedule)) fail<InputError>("offload: expected a schedule without O and L of its own");
   for (const std::vector<Action>& list : schedule.ranks)
     if (std::any_of(list.begin(), list.end(), [](const Action& a) { return a.kind == ActionKind::recompute; }))
       fail<InputError>("offload: expected a schedule without recomputation, which keeps no activations");
@@ -25,7 +25,7 @@ void check_can_offload(const Schedule& schedule) {
 
 /// For each stage of each copy, the time from F to B of all micro-batches together, if F, I and W take one unit.
 std::vector<double> waits_of_stages(const Schedule& schedule) {
-  std::vector<double> waits(static_cast<std::size_t>(schedule.copies() * schedule.stages()));
+  std::vector<double> waits(at_index(schedule.copies() * schedule.stages()));
   for (const std::vector<TimedAction>& timed : simulate(schedule, {}).timeline.ranks)
     for (const auto& [action, begin, end] : timed) {
       if (action.kind == ActionKind::forward) waits[schedule.stage_index(action.stage, action.micro_batch)] -= end;
@@ -36,14 +36,12 @@ std::vector<double> waits_of_stages(const Schedule& schedule) {
 
 /// For each stage of each copy, of how many micro-batches one is offloaded; 0: of none.
 std::vector<int> shares_of_stages(const Schedule& schedule, Offload mode) {
-  std::vector<int> shares(static_cast<std::size_t>(schedule.copies() * schedule.stages()),
-                          mode == Offload::all ? 1 : 0);
+  std::vector<int> shares(at_index(schedule.copies() * schedule.stages()), mode == Offload::all ? 1 : 0);
   if (mode == Offload::all) return shares;
   const std::vector<double> waits = waits_of_stages(schedule);
   std::vector<std::vector<std::size_t>> stages_of(schedule.ranks.size());
-  for (std::size_t stage = 0, copy = 0; copy < static_cast<std::size_t>(schedule.copies()); ++copy)
-    for (const int rank : schedule.ranks_of_copy(static_cast<int>(copy)))
-      stages_of[static_cast<std::size_t>(rank)].push_back(stage++);
+  for (std::size_t stage = 0, copy = 0; copy < at_index(schedule.copies()); ++copy)
+    for (const int rank : schedule.ranks_of_copy(static_cast<int>(copy))) stages_of[at_index(rank)].push_back(stage++);
   for (std::vector<std::size_t>& stages : stages_of) {
     std::stable_sort(stages.begin(), stages.end(), [&](std::size_t a, std::size_t b) { return waits[a] > waits[b]; });
     const std::size_t half = stages.size() / 2;
@@ -68,11 +66,12 @@ int units(const std::vector<Action>& list, int first, int end) {
   });
 }
 
-/// The time that an L has at least, unless it is the first. The time of F, I and W would do for k = 1, but hold more.
+/// The time that an L has at least, unless it is the first. That of F, I and W, three units, would do as well, but hold
+/// more.
 constexpr int min_lead = 2;
 
-std::vector<Action> with_transfers(const Schedule& schedule, const std::vector<Action>& list,
-                                   const std::vector<int>& shares) {
+std::vector<Action> list_with_offload(const Schedule& schedule, const std::vector<Action>& list,
+                                      const std::vector<int>& shares) {
   const std::vector<int> begins = groups_of(list);
   const auto groups = begins.size();
   const auto group = [&](std::size_t index) {
@@ -118,7 +117,7 @@ Schedule with_offload(Schedule schedule, Offload mode) {
   if (mode == Offload::never) return schedule;
   check_can_offload(schedule);
   const std::vector<int> shares = shares_of_stages(schedule, mode);
-  for (std::vector<Action>& list : schedule.ranks) list = with_transfers(schedule, list, shares);
+  for (std::vector<Action>& list : schedule.ranks) list = list_with_offload(schedule, list, shares);
   return schedule;
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/passes/rewriting.h"
@@ -21,17 +23,18 @@ Action received(const Action& action, int stage) {
 }
 
 /// All messages of a schedule, those of each pair of ranks in the order of the sends.
-class Mail {
+class MessageOrder {
  public:
-  explicit Mail(const Schedule& schedule)
-      : schedule_(schedule), sent_(schedule.ranks.size()), place_(2 * schedule.rank_of.size() * micro_batches()) {
+  explicit MessageOrder(const Schedule& schedule)
+      : schedule_(schedule), sent_(schedule.ranks.size()), forward_place_(schedule), backward_place_(schedule) {
     for (int rank = 0; rank < schedule.size(); ++rank) {
-      for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
-        const int to = receiver_stage(schedule, action);
-        if (to < 0) continue;
-        std::vector<Action>& messages = sent_[static_cast<std::size_t>(rank)][schedule.rank_at(to, action.micro_batch)];
-        place_[place(action.kind, to, action.micro_batch)] = messages.size();
-        messages.push_back(received(action, to));
+      for (const Action& action : schedule.ranks[at_index(rank)]) {
+        const std::optional<int> to = receiver_stage(schedule, action);
+        if (!to) continue;
+        std::vector<Action>& messages = sent_[at_index(rank)][schedule.rank_at(*to, action.micro_batch)];
+        (action.kind == ActionKind::forward ? forward_place_ : backward_place_)(*to, action.micro_batch) =
+            messages.size();
+        messages.push_back(received(action, *to));
       }
     }
   }
@@ -40,27 +43,22 @@ class Mail {
   /// sent before it. `taken` counts the messages that a rank has received from each other rank.
   void receive_for(int rank, const Action& action, std::map<int, std::size_t>& taken,
                    std::vector<Action>& result) const {
-    int from = -1;
-    if (action.kind == ActionKind::forward) from = action.stage - 1;
-    if (is_backward(action.kind) && action.stage + 1 < schedule_.stages()) from = action.stage + 1;
-    if (from < 0) return;
+    if (action.kind != ActionKind::forward && !is_backward(action.kind)) return;
+    const int from = action.kind == ActionKind::forward ? action.stage - 1 : action.stage + 1;
+    if (from < 0 || from == schedule_.stages()) return;
     const int sender = schedule_.rank_at(from, action.micro_batch);
     if (sender == rank) return;
-    const std::vector<Action>& messages = sent_[static_cast<std::size_t>(sender)].at(rank);
-    const std::size_t last = place_[place(action.kind, action.stage, action.micro_batch)];
+    const std::vector<Action>& messages = sent_[at_index(sender)].at(rank);
+    const std::size_t last = (action.kind == ActionKind::forward ? forward_place_ : backward_place_)(action);
     for (std::size_t& next = taken[sender]; next <= last; ++next) result.push_back(messages[next]);
   }
 
  private:
-  std::size_t micro_batches() const { return static_cast<std::size_t>(schedule_.micro_batches); }
-  std::size_t place(ActionKind kind, int stage, int micro_batch) const {
-    const std::size_t direction = kind == ActionKind::forward ? 0 : 1;
-    return (2 * static_cast<std::size_t>(stage) + direction) * micro_batches() + static_cast<std::size_t>(micro_batch);
-  }
-
   const Schedule& schedule_;
   std::vector<std::map<int, std::vector<Action>>> sent_;  // sender, receiver
-  std::vector<std::size_t> place_;                        // of a stage's message among those of its pair
+  // The place of a stage's message among those of its pair.
+  PerCell<std::size_t> forward_place_;
+  PerCell<std::size_t> backward_place_;
 };
 
 }  // namespace
@@ -71,7 +69,7 @@ Schedule with_recompute(Schedule schedule, Recompute mode) {
   for (std::vector<Action>& list : schedule.ranks) {
     list = rewritten(list, [&](int first, int end, std::vector<Action>& result) {
       for (int i = first; i < end; ++i) {
-        const Action& action = list[static_cast<std::size_t>(i)];
+        const Action& action = list[at_index(i)];
         if (!is_backward(action.kind) || action.micro_batch >= recomputed) continue;
         result.push_back({ActionKind::recompute, action.stage, action.micro_batch});
       }
@@ -82,26 +80,26 @@ Schedule with_recompute(Schedule schedule, Recompute mode) {
 }
 
 Schedule with_communication(Schedule schedule, Receives receives) {
-  const Mail mail(schedule);
+  const MessageOrder order(schedule);
   std::vector<std::vector<Action>> ranks;
   for (int rank = 0; rank < schedule.size(); ++rank) {
     std::map<int, std::size_t> taken;
-    const std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    const std::vector<Action>& list = schedule.ranks[at_index(rank)];
     const auto receive_for = [&](int first, int end, std::vector<Action>& result) {
-      for (int i = first; i < end; ++i) mail.receive_for(rank, list[static_cast<std::size_t>(i)], taken, result);
+      for (int i = first; i < end; ++i) order.receive_for(rank, list[at_index(i)], taken, result);
     };
     ranks.push_back(rewritten(list, [&](int first, int end, std::vector<Action>& result) {
       receive_for(first, end, result);
       const auto next =
-          std::find_if(list.begin() + end, list.end(), [](const Action& a) { return !is_transfer(a.kind); });
+          std::find_if(list.begin() + end, list.end(), [](const Action& a) { return !is_offload_or_load(a.kind); });
       if (receives == Receives::early && next != list.end()) {
         const auto begin = static_cast<int>(next - list.begin());
         receive_for(begin, end_of_overlap(list, begin), result);
       }
       append(result, list, first, end);
       for (int i = first; i < end; ++i) {
-        const Action& action = list[static_cast<std::size_t>(i)];
-        if (receiver_stage(schedule, action) >= 0) result.push_back(sent(action));
+        const Action& action = list[at_index(i)];
+        if (receiver_stage(schedule, action)) result.push_back(sent(action));
       }
     }));
   }

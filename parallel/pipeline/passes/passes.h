@@ -33,19 +33,20 @@ inline bool keeps_activations(Recompute mode) {
 /// overlapped pair that contains it.
 Schedule with_recompute(Schedule schedule, Recompute mode);
 
-/// Which ranks compute the loss.
-enum class LossRanks {
-  last_stage,  // H follows each of the last stage's F, on its rank alone
-  all,         // H is a collective of all ranks: between the last forward and the first backward if every rank has
-               // such a point; else so that no rank needs what another one computes between the same two H, or
-               // as soon as the last stage's F has ended everywhere, whichever takes less time if F, I and W take
-               // one unit each, B two and H none
+/// Where the loss is computed, and in how many exchanges.
+enum class LossForm {
+  on_last_stage,     // H follows each of the last stage's F, on its rank alone
+  on_all,            // H is a collective of all ranks: between the last forward and the first backward if every rank
+                     // has such a point; else so that no rank needs what another one computes between the same two H,
+                     // or as soon as the last stage's F has ended everywhere, whichever takes less time if F, I and W
+                     // take one unit each, B two and H none
   in_two_exchanges,  // J, S and T on all ranks in place of H. Each of them sends messages, and no rank waits for
                      // another one before the next of them. S and T stand where a rank is free as soon as their input
                      // is there, if F, I and W take one unit each, B two and S a half
   in_one_exchange    // the same, but the last stage's backward needs the S of all ranks and not their T
 };
-Schedule with_loss(Schedule schedule, LossRanks ranks);
+/// Adds H, or J, S and T, of every micro-batch.
+Schedule with_loss(Schedule schedule, LossForm form);
 
 /// When a receive is posted. The action that needs the message waits for it, so that an early receive may come before
 /// an action on which the message depends. A send is posted right after the action that computes the message, and the

@@ -26,7 +26,7 @@ void append_slots(std::vector<std::vector<Slot>>& ranks, const Schedule& schedul
     const std::int64_t number = micro_batch / 2;
     const std::int64_t entered = 2 * stages * (number / in_unit) + 2 * (number % in_unit);
     for (int stage = 0; stage < schedule.stages(); ++stage) {
-      std::vector<Slot>& slots = ranks[static_cast<std::size_t>(schedule.rank_at(stage, micro_batch))];
+      std::vector<Slot>& slots = ranks[at_index(schedule.rank_at(stage, micro_batch))];
       slots.push_back({entered + stage, {ActionKind::forward, stage, micro_batch}});
       slots.push_back({entered + 2 * stages - 1 - stage, {ActionKind::backward, stage, micro_batch}});
     }

@@ -10,30 +10,30 @@
 namespace heddle {
 namespace {
 
-/// Writes the list of one rank and counts the micro-batches of each of its two ways through the pipeline: way 0 begins
-/// on the near side of the rank, way 1 comes back to it.
+/// Writes the list of one rank and counts its micro-batches of each direction through the pipeline: direction 0 begins
+/// on the near side of the rank, direction 1 comes back to it.
 class DualPipeRank {
  public:
-  /// A way has the micro-batches first, first + step, first + 2 step and so on.
-  struct Way {
+  /// A direction has the micro-batches first, first + step, first + 2 step and so on.
+  struct Direction {
     int stage = 0;
     int first = 0;
     int step = 1;
   };
 
-  DualPipeRank(std::vector<Action>& list, std::array<Way, 2> ways) : list_(list), ways_(ways) {}
+  DualPipeRank(std::vector<Action>& list, std::array<Direction, 2> directions) : list_(list), directions_(directions) {}
 
-  void forward(std::size_t way) { append(ActionKind::forward, way, forwards_[way]++); }
-  void backward(std::size_t way) { append(ActionKind::backward, way, backwards_[way]++); }
-  void backward_input(std::size_t way) {
-    const int number = backwards_[way]++;
-    append(ActionKind::backward_input, way, number);
-    weights_.push_back(action(ActionKind::backward_weight, way, number));
+  void forward(std::size_t direction) { append(ActionKind::forward, direction, forwards_[direction]++); }
+  void backward(std::size_t direction) { append(ActionKind::backward, direction, backwards_[direction]++); }
+  void backward_input(std::size_t direction) {
+    const int number = backwards_[direction]++;
+    append(ActionKind::backward_input, direction, number);
+    weights_.push_back(action(ActionKind::backward_weight, direction, number));
   }
-  void forward_beside_backward(std::size_t forward_way) {
-    forward(forward_way);
+  void forward_beside_backward(std::size_t forward_direction) {
+    forward(forward_direction);
     list_.back().overlaps_next = true;
-    backward(1 - forward_way);
+    backward(1 - forward_direction);
   }
   /// Appends the weight part that has waited longest, if there is one.
   void weight() {
@@ -41,20 +41,21 @@ class DualPipeRank {
   }
 
  private:
-  Action action(ActionKind kind, std::size_t way, int number) const {
-    return {kind, ways_[way].stage, ways_[way].first + number * ways_[way].step};
+  Action action(ActionKind kind, std::size_t direction, int number) const {
+    return {kind, directions_[direction].stage, directions_[direction].first + number * directions_[direction].step};
   }
-  void append(ActionKind kind, std::size_t way, int number) { list_.push_back(action(kind, way, number)); }
+  void append(ActionKind kind, std::size_t direction, int number) { list_.push_back(action(kind, direction, number)); }
 
   std::vector<Action>& list_;
-  std::array<Way, 2> ways_;
+  std::array<Direction, 2> directions_;
   std::array<int, 2> forwards_{};
   std::array<int, 2> backwards_{};
   std::vector<Action> weights_;
   std::size_t weights_done_ = 0;
 };
 
-/// `micro_batches` go each of the two ways through `ranks` ranks, of which this one is the `rank`-th that way 0 meets.
+/// `micro_batches` go in each direction through `ranks` ranks, of which this one is the `rank`-th that direction 0
+/// meets.
 void append_dual_pipe(DualPipeRank list, int ranks, int rank, int micro_batches) {
   const int below = ranks - 1 - rank;
   const int above = rank + 1;
@@ -86,11 +87,11 @@ void append_dual_pipe(DualPipeRank list, int ranks, int rank, int micro_batches)
   const int backwards = 2 * above;
   const int whole = above / 2 * 2 + (rank % 2 == 0 ? 1 : 0);
   for (int i = 0; i < backwards; ++i) {
-    const std::size_t way = i % 2 == 0 ? 1 : 0;
+    const std::size_t direction = i % 2 == 0 ? 1 : 0;
     if (i < whole) {
-      list.backward(way);
+      list.backward(direction);
     } else {
-      list.backward_input(way);
+      list.backward_input(direction);
     }
   }
   for (int i = 0; i < below; ++i) {
@@ -101,9 +102,9 @@ void append_dual_pipe(DualPipeRank list, int ranks, int rank, int micro_batches)
 }
 
 void check_micro_batches(std::string_view name, const ScheduleShape& shape) {
-  const int least = 2 * shape.ranks;
-  if (shape.micro_batches < least) {
-    fail<InputError>("{}: expected at least {} micro-batches for {} {}, got {}", name, least, shape.ranks,
+  const int min_micro_batches = 2 * shape.ranks;
+  if (shape.micro_batches < min_micro_batches) {
+    fail<InputError>("{}: expected at least {} micro-batches for {} {}, got {}", name, min_micro_batches, shape.ranks,
                      shape.ranks == 1 ? "rank" : "ranks", shape.micro_batches);
   }
 }
@@ -128,9 +129,8 @@ Schedule dualpipe_v(const ScheduleShape& shape) {
   check_dualpipe_v("dualpipe_v", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, folded_stages(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    append_dual_pipe(
-        {schedule.ranks[static_cast<std::size_t>(rank)], {{{.stage = rank}, {.stage = 2 * shape.ranks - 1 - rank}}}},
-        shape.ranks, rank, shape.micro_batches);
+    append_dual_pipe({schedule.ranks[at_index(rank)], {{{.stage = rank}, {.stage = 2 * shape.ranks - 1 - rank}}}},
+                     shape.ranks, rank, shape.micro_batches);
   }
   return schedule;
 }
@@ -146,12 +146,11 @@ Schedule dualpipe(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule_of_two_copies(shape.micro_batches, looped_stages(shape.ranks, 1));
   const int half = shape.ranks / 2;
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    const DualPipeRank::Way down{.stage = rank, .first = 0, .step = 2};
-    const DualPipeRank::Way up{.stage = shape.ranks - 1 - rank, .first = 1, .step = 2};
+    const DualPipeRank::Direction down{.stage = rank, .first = 0, .step = 2};
+    const DualPipeRank::Direction up{.stage = shape.ranks - 1 - rank, .first = 1, .step = 2};
     const bool enters_down = rank < half;
-    append_dual_pipe(
-        {schedule.ranks[static_cast<std::size_t>(rank)], enters_down ? std::array{down, up} : std::array{up, down}},
-        half, enters_down ? rank : shape.ranks - 1 - rank, shape.micro_batches / 2);
+    append_dual_pipe({schedule.ranks[at_index(rank)], enters_down ? std::array{down, up} : std::array{up, down}}, half,
+                     enters_down ? rank : shape.ranks - 1 - rank, shape.micro_batches / 2);
   }
   return schedule;
 }

@@ -38,7 +38,7 @@ Schedule interleaved_zero_bubble(const ScheduleShape& shape, int per_round, int 
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, shape.chunks));
   const int all = shape.chunks * shape.micro_batches;
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     const int ahead = interleaved_warm_up(shape, per_round, per_rank, rank);
     const int waiting = rank;
     const auto append = [&](ActionKind kind, int k) {
@@ -69,7 +69,7 @@ Schedule interleaved(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, shape.chunks));
   const int all = shape.chunks * shape.micro_batches;
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     const int ahead = interleaved_warm_up(shape, per_round, 2, rank);
     for (int k = 0; k < all + ahead; ++k) {
       if (k < all) list.push_back(interleaved_action(shape, per_round, ActionKind::forward, rank, k));
@@ -87,7 +87,7 @@ Schedule interleaved(const ScheduleShape& shape) {
 Schedule looped_bfs(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, shape.chunks));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    std::vector<Action>& list = schedule.ranks[static_cast<std::size_t>(rank)];
+    std::vector<Action>& list = schedule.ranks[at_index(rank)];
     const auto append_all = [&](ActionKind kind, int chunk) {
       for (int i = 0; i < shape.micro_batches; ++i) list.push_back({kind, chunk * shape.ranks + rank, i});
     };

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <utility>
+#include <vector>
 
+#include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace heddle {
@@ -85,19 +88,19 @@ class VShapedScheduler {
         micro_batches_(shape.micro_batches),
         last_stage_(2 * shape.ranks - 1),
         schedule_(empty_schedule(shape.micro_batches, folded_stages(shape.ranks))),
-        ranks_(static_cast<std::size_t>(shape.ranks)),
-        forward_end_(2 * ranks_.size() * static_cast<std::size_t>(shape.micro_batches), never),
-        backward_end_(forward_end_) {
+        ranks_(at_index(shape.ranks)),
+        forward_end_(schedule_, never),
+        backward_end_(schedule_, never) {
     const Blocks blocks(shape.ranks, squeeze.steps);
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      ranks_[static_cast<std::size_t>(rank)].order = in_order(blocks.of(rank), rank);
-      steady_ = std::max(steady_, max_alive(ranks_[static_cast<std::size_t>(rank)].order));
+      ranks_[at_index(rank)].order = in_order(blocks.of(rank), rank);
+      steady_ = std::max(steady_, max_alive(ranks_[at_index(rank)].order));
     }
   }
 
   /// In each unit of time, each rank does its next action if the input is available, else a W, else nothing.
   Schedule run() {
-    std::size_t left = 3 * forward_end_.size();
+    std::size_t left = 3 * schedule_.rank_of.size() * at_index(micro_batches_);
     for (int time = 0; left > 0; ++time) {
       for (int rank = 0; rank < schedule_.size(); ++rank) left -= step(rank, time) ? 1 : 0;
     }
@@ -105,7 +108,7 @@ class VShapedScheduler {
   }
 
  private:
-  static constexpr int never = -1;
+  static constexpr int never = std::numeric_limits<int>::max();
 
   struct RankState {
     std::vector<Action> order;  // all but W
@@ -138,30 +141,22 @@ class VShapedScheduler {
 
   static int max_alive(const std::vector<Action>& order) {
     int alive = 0;
-    int most = 0;
+    int max_so_far = 0;
     for (const Action& action : order) {
       alive += action.kind == ActionKind::forward ? 1 : -1;
-      most = std::max(most, alive);
+      max_so_far = std::max(max_so_far, alive);
     }
-    return most;
-  }
-
-  std::size_t cell(int stage, int micro_batch) const {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(micro_batches_) +
-           static_cast<std::size_t>(micro_batch);
+    return max_so_far;
   }
 
   bool is_ready(const Action& action, int time) const {
-    const auto ended = [&](const std::vector<int>& ends, int stage) {
-      const int end = ends[cell(stage, action.micro_batch)];
-      return end != never && end <= time;
-    };
+    const auto ended = [&](const PerCell<int>& ends, int stage) { return ends(stage, action.micro_batch) <= time; };
     if (action.kind == ActionKind::forward) return action.stage == 0 || ended(forward_end_, action.stage - 1);
     return action.stage == last_stage_ ? ended(forward_end_, last_stage_) : ended(backward_end_, action.stage + 1);
   }
 
   bool step(int rank, int time) {
-    RankState& state = ranks_[static_cast<std::size_t>(rank)];
+    RankState& state = ranks_[at_index(rank)];
     const auto is_done = [&](const Action& action) {
       return action.kind == ActionKind::forward && action.stage == rank && action.micro_batch < state.forwards_down;
     };
@@ -176,7 +171,7 @@ class VShapedScheduler {
       }
     }
     if (state.waiting() > 0) {
-      schedule_.ranks[static_cast<std::size_t>(rank)].push_back(state.weights[state.weights_done++]);
+      schedule_.ranks[at_index(rank)].push_back(state.weights[state.weights_done++]);
       return true;
     }
     const Action ahead{ActionKind::forward, rank, state.forwards_down};
@@ -186,13 +181,13 @@ class VShapedScheduler {
   }
 
   bool perform(RankState& state, const Action& action, int rank, int time) {
-    schedule_.ranks[static_cast<std::size_t>(rank)].push_back(action);
+    schedule_.ranks[at_index(rank)].push_back(action);
     if (action.kind == ActionKind::forward) {
-      forward_end_[cell(action.stage, action.micro_batch)] = time + 1;
+      forward_end_(action) = time + 1;
       if (action.stage == rank) ++state.forwards_down;
       ++state.alive;
     } else {
-      backward_end_[cell(action.stage, action.micro_batch)] = time + 1;
+      backward_end_(action) = time + 1;
       state.weights.push_back({ActionKind::backward_weight, action.stage, action.micro_batch});
       --state.alive;
     }
@@ -205,8 +200,8 @@ class VShapedScheduler {
   int steady_ = 0;  // the most activations alive on a rank
   Schedule schedule_;
   std::vector<RankState> ranks_;
-  std::vector<int> forward_end_;
-  std::vector<int> backward_end_;
+  PerCell<int> forward_end_;
+  PerCell<int> backward_end_;
 };
 
 }  // namespace

@@ -2,10 +2,13 @@
 // the stages go down the ranks and up again in w waves, so that there is no message where a wave turns.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "framework/error.h"
+#include "parallel/pipeline/dependencies.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace heddle {
@@ -17,21 +20,21 @@ class WaveScheduler {
   explicit WaveScheduler(const ScheduleShape& shape)
       : shape_(shape),
         schedule_(empty_schedule(shape.micro_batches, wave_stages(shape.ranks, shape.chunks))),
-        ranks_(static_cast<std::size_t>(shape.ranks)),
+        ranks_(at_index(shape.ranks)),
         forwards_(schedule_.rank_of.size()),
         backwards_(schedule_.rank_of.size()),
-        forward_end_(cell(schedule_.stages(), 0), never),
-        backward_end_(forward_end_) {}
+        forward_end_(schedule_, never),
+        backward_end_(schedule_, never) {}
 
   Schedule run() {
-    std::size_t left = 2 * forward_end_.size();
+    std::size_t left = 2 * schedule_.rank_of.size() * at_index(shape_.micro_batches);
     std::array<std::vector<int>, 3> ending;  // the ranks whose actions end at a time, modulo 3
     for (int time = 0; left > 0; ++time) {
-      std::vector<int>& ended = ending[static_cast<std::size_t>(time % 3)];
+      std::vector<int>& ended = ending[at_index(time % 3)];
       for (const int rank : time == 0 ? all_ranks() : with_neighbours(ended)) {
         if (!step(rank, time)) continue;
         --left;
-        ending[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(rank)].free % 3)].push_back(rank);
+        ending[at_index(ranks_[at_index(rank)].free % 3)].push_back(rank);
       }
       ended.clear();
     }
@@ -39,25 +42,21 @@ class WaveScheduler {
   }
 
  private:
-  static constexpr int never = -1;
+  static constexpr int never = std::numeric_limits<int>::max();
 
   struct RankState {
     int free = 0;   // the time at which it has nothing to do
     int alive = 0;  // its stages' micro-batches between F and B
   };
 
-  std::size_t cell(int stage, int micro_batch) const {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(shape_.micro_batches) +
-           static_cast<std::size_t>(micro_batch);
-  }
   int stage_of(int rank, int chunk) const {
     return chunk * shape_.ranks + (chunk % 2 == 0 ? rank : shape_.ranks - 1 - rank);
   }
-  int next_forward(int stage) const { return forwards_[static_cast<std::size_t>(stage)]; }
-  int next_backward(int stage) const { return backwards_[static_cast<std::size_t>(stage)]; }
+  int next_forward(int stage) const { return forwards_[at_index(stage)]; }
+  int next_backward(int stage) const { return backwards_[at_index(stage)]; }
 
   std::vector<int> all_ranks() const {
-    std::vector<int> all(static_cast<std::size_t>(shape_.ranks));
+    std::vector<int> all(at_index(shape_.ranks));
     std::iota(all.begin(), all.end(), 0);
     return all;
   }
@@ -73,49 +72,48 @@ class WaveScheduler {
   }
 
   bool step(int rank, int time) {
-    RankState& state = ranks_[static_cast<std::size_t>(rank)];
+    RankState& state = ranks_[at_index(rank)];
     if (state.free > time) return false;
-    int stage = next_stage(
+    std::optional<int> stage = next_stage(
         rank, [&](int chunk) { return can_go_back(stage_of(rank, chunk), time); }, backwards_);
-    const ActionKind kind = stage == never ? ActionKind::forward : ActionKind::backward;
-    if (stage == never)
+    const bool is_forward = !stage;
+    if (is_forward)
       stage = next_stage(
           rank, [&](int chunk) { return has_room(state, chunk) && can_go_forward(stage_of(rank, chunk), time); },
           forwards_);
-    if (stage == never) return false;
-    const bool is_forward = kind == ActionKind::forward;
-    const int micro_batch = (is_forward ? forwards_ : backwards_)[static_cast<std::size_t>(stage)]++;
+    if (!stage) return false;
+    const int micro_batch = (is_forward ? forwards_ : backwards_)[at_index(*stage)]++;
     state.free = time + (is_forward ? 1 : 2);
     state.alive += is_forward ? 1 : -1;
-    (is_forward ? forward_end_ : backward_end_)[cell(stage, micro_batch)] = state.free;
-    schedule_.ranks[static_cast<std::size_t>(rank)].push_back({kind, stage, micro_batch});
+    (is_forward ? forward_end_ : backward_end_)(*stage, micro_batch) = state.free;
+    schedule_.ranks[at_index(rank)].push_back(
+        {is_forward ? ActionKind::forward : ActionKind::backward, *stage, micro_batch});
     return true;
   }
 
-  /// The stage of a rank's chunks that can go on, with the oldest micro-batch; of equal ones the first.
+  /// The stage of a rank's chunks that can go on, with the oldest micro-batch; of equal ones the first. Empty if none
+  /// can go on.
   template <class Can>
-  int next_stage(int rank, const Can& can, const std::vector<int>& next) const {
-    int best = never;
+  std::optional<int> next_stage(int rank, const Can& can, const std::vector<int>& next) const {
+    std::optional<int> best;
     for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
       if (!can(chunk)) continue;
       const int stage = stage_of(rank, chunk);
-      if (best == never || next[static_cast<std::size_t>(stage)] < next[static_cast<std::size_t>(best)]) best = stage;
+      if (!best || next[at_index(stage)] < next[at_index(*best)]) best = stage;
     }
     return best;
   }
 
-  static bool has_ended(int end, int time) { return end != never && end <= time; }
-
   bool can_go_forward(int stage, int time) const {
     const int i = next_forward(stage);
     if (i == shape_.micro_batches) return false;
-    return stage == 0 || has_ended(forward_end_[cell(stage - 1, i)], time);
+    return stage == 0 || forward_end_(stage - 1, i) <= time;
   }
 
   bool can_go_back(int stage, int time) const {
     const int i = next_backward(stage);
-    if (i == shape_.micro_batches || !has_ended(forward_end_[cell(stage, i)], time)) return false;
-    return stage + 1 == schedule_.stages() || has_ended(backward_end_[cell(stage + 1, i)], time);
+    if (i == shape_.micro_batches || forward_end_(stage, i) > time) return false;
+    return stage + 1 == schedule_.stages() || backward_end_(stage + 1, i) <= time;
   }
 
   /// A rank holds p micro-batches at most. An F leaves room for its micro-batch in the rank's later chunks, so that the
@@ -129,8 +127,8 @@ class WaveScheduler {
   std::vector<RankState> ranks_;
   std::vector<int> forwards_;   // per stage: the next micro-batch to go forward
   std::vector<int> backwards_;  // per stage: the next one to go back
-  std::vector<int> forward_end_;
-  std::vector<int> backward_end_;
+  PerCell<int> forward_end_;
+  PerCell<int> backward_end_;
 };
 
 }  // namespace

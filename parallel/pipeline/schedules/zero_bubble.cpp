@@ -24,10 +24,10 @@ void append_one_stage(std::vector<Action>& list, int stage, int micro_batches, i
 }  // namespace
 
 void check_zb_h2(std::string_view name, const ScheduleShape& shape) {
-  const int least = 2 * shape.ranks - 1;
-  if (shape.micro_batches < least)
-    fail<InputError>("{}: expected at least {} micro-batches for {} ranks, got {}", name, least, shape.ranks,
-                     shape.micro_batches);
+  const int min_micro_batches = 2 * shape.ranks - 1;
+  if (shape.micro_batches < min_micro_batches)
+    fail<InputError>("{}: expected at least {} micro-batches for {} ranks, got {}", name, min_micro_batches,
+                     shape.ranks, shape.micro_batches);
 }
 
 /// Bubble (p-1)(F+I-W). Alive on rank r: min(m, p-r) micro-batches as in 1f1b, and the inputs of r weight parts.
@@ -38,8 +38,7 @@ void check_zb_h2(std::string_view name, const ScheduleShape& shape) {
 Schedule zb_h1(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    append_one_stage(schedule.ranks[static_cast<std::size_t>(rank)], rank, shape.micro_batches, shape.ranks - rank,
-                     rank);
+    append_one_stage(schedule.ranks[at_index(rank)], rank, shape.micro_batches, shape.ranks - rank, rank);
   }
   return schedule;
 }
@@ -54,8 +53,7 @@ Schedule zb_h2(const ScheduleShape& shape) {
   check_zb_h2("zb_h2", shape);
   Schedule schedule = empty_schedule(shape.micro_batches, looped_stages(shape.ranks, 1));
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    append_one_stage(schedule.ranks[static_cast<std::size_t>(rank)], rank, shape.micro_batches,
-                     2 * (shape.ranks - rank) - 1, 2 * rank);
+    append_one_stage(schedule.ranks[at_index(rank)], rank, shape.micro_batches, 2 * (shape.ranks - rank) - 1, 2 * rank);
   }
   return schedule;
 }

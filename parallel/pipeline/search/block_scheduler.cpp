@@ -5,17 +5,11 @@
 
 namespace heddle {
 
-namespace {
-
-constexpr double not_possible = std::numeric_limits<double>::infinity();
-
-}  // namespace
-
 BlockScheduler::BlockScheduler(const SchedulingProblem& problem)
     : problem_(problem),
-      rounding_(1e-9 * problem.mean_seconds()),
-      input_there_(at_index(problem.stages()) * at_index(problem.micro_batches)),
-      gradient_there_(input_there_.size()),
+      rounding_(1e-9 * problem.mean_action_time()),
+      input_arrival_(at_index(problem.stages()) * at_index(problem.micro_batches)),
+      gradient_arrival_(input_arrival_.size()),
       link_free_(at_index(problem.ranks()) * at_index(problem.ranks())),
       stages_(at_index(problem.stages())),
       ranks_(at_index(problem.ranks())),
@@ -28,9 +22,9 @@ std::size_t BlockScheduler::cell(int stage, int micro_batch) const {
 
 void BlockScheduler::reset(const BlockRules& rules) {
   rules_ = &rules;
-  std::fill(input_there_.begin(), input_there_.end(), not_possible);
-  std::fill(gradient_there_.begin(), gradient_there_.end(), not_possible);
-  std::fill(input_there_.begin(), input_there_.begin() + problem_.micro_batches, 0.0);
+  std::fill(input_arrival_.begin(), input_arrival_.end(), infinity);
+  std::fill(gradient_arrival_.begin(), gradient_arrival_.end(), infinity);
+  std::fill(input_arrival_.begin(), input_arrival_.begin() + problem_.micro_batches, 0.0);
   std::fill(link_free_.begin(), link_free_.end(), 0.0);
   std::fill(stages_.begin(), stages_.end(), Stage{});
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -45,7 +39,7 @@ std::optional<BlockScheduler::Outcome> BlockScheduler::run(const BlockRules& rul
   for (std::int64_t left = std::int64_t{3} * problem_.stages() * problem_.micro_batches; left > 0; --left) {
     const auto first = std::min_element(choices_.begin(), choices_.end(),
                                         [](const Choice& a, const Choice& b) { return a.begin < b.begin; });
-    if (first->begin == not_possible) return std::nullopt;
+    if (first->begin == infinity) return std::nullopt;
     const auto rank = static_cast<int>(first - choices_.begin());
     execute(rank);
     if (ranks_[at_index(rank)].free + ranks_[at_index(rank)].work_left > limit) return std::nullopt;
@@ -69,7 +63,7 @@ double BlockScheduler::priority(ActionKind kind, int stage, int micro_batch) con
 
 /// The smallest priority of the rank's F and I that are left.
 double BlockScheduler::earliest_in_block(int rank) const {
-  double earliest = not_possible;
+  double earliest = infinity;
   for (const int stage : problem_.stages_of[at_index(rank)]) {
     const Stage& s = stages_[at_index(stage)];
     if (s.forward < problem_.micro_batches)
@@ -100,28 +94,28 @@ BlockScheduler::Fit BlockScheduler::fit(int rank, std::size_t chunk) const {
   return active + waiting > problem_.max_held() ? Fit::after_weights : Fit::now;
 }
 
-/// Collects the F and I whose inputs are there or on their way. The first F that only pending W's keep from its memory
-/// goes to `without_weights`.
+/// Collects the F and I whose inputs have arrived or are on their way. The first F that only pending W's keep from its
+/// memory goes to `without_weights`.
 void BlockScheduler::collect(int rank, Choice& without_weights) {
   collected_.clear();
   const double free = ranks_[at_index(rank)].free;
-  const double latest = rules_->lookahead == not_possible ? not_possible : earliest_in_block(rank) + rules_->lookahead;
+  const double latest = rules_->lookahead == infinity ? infinity : earliest_in_block(rank) + rules_->lookahead;
   const std::vector<int>& stages = problem_.stages_of[at_index(rank)];
   for (std::size_t chunk = 0; chunk < stages.size(); ++chunk) {
     const int stage = stages[chunk];
     const Stage& s = stages_[at_index(stage)];
     if (s.backward_input < s.forward) {
-      const double there = gradient_there_[cell(stage, s.backward_input)];
-      if (there < not_possible)
-        collected_.push_back({ActionKind::backward_input, stage, std::max(free, there),
+      const double arrival = gradient_arrival_[cell(stage, s.backward_input)];
+      if (arrival < infinity)
+        collected_.push_back({ActionKind::backward_input, stage, std::max(free, arrival),
                               priority(ActionKind::backward_input, stage, s.backward_input)});
     }
-    if (s.forward == problem_.micro_batches || (stage == 0 && s.forward - s.backward_input >= rules_->warm_up))
+    if (s.forward == problem_.micro_batches || (stage == 0 && s.forward - s.backward_input >= rules_->max_in_flight))
       continue;
-    const double there = input_there_[cell(stage, s.forward)];
-    const Choice forward{ActionKind::forward, stage, std::max(free, there),
+    const double arrival = input_arrival_[cell(stage, s.forward)];
+    const Choice forward{ActionKind::forward, stage, std::max(free, arrival),
                          priority(ActionKind::forward, stage, s.forward)};
-    if (there == not_possible || forward.priority > latest) continue;
+    if (arrival == infinity || forward.priority > latest) continue;
     const Fit found = fit(rank, chunk);
     if (found == Fit::now) collected_.push_back(forward);
     if (found != Fit::after_weights) continue;
@@ -157,9 +151,9 @@ BlockScheduler::Choice BlockScheduler::next_weight(int rank) const {
 }
 
 bool BlockScheduler::takes_weight(const Choice& weight, const Choice& other, const Choice& without_weights) const {
-  if (weight.begin == not_possible) return false;
+  if (weight.begin == infinity) return false;
   const double gap = other.begin - weight.begin;
-  if (other.begin == not_possible ||
+  if (other.begin == infinity ||
       (gap > 0 && gap >= rules_->patience * problem_.costs[at_index(weight.stage)].backward_weight))
     return true;
   if (without_weights.begin <= other.begin &&
@@ -199,22 +193,22 @@ void BlockScheduler::execute(int rank) {
   lists_[at_index(rank)].push_back({choice.kind, choice.stage, micro_batch});
   ++actions_scheduled_;
   if (choice.kind == ActionKind::forward && choice.stage == problem_.stages() - 1)
-    gradient_there_[cell(choice.stage, micro_batch)] = r.free;
+    gradient_arrival_[cell(choice.stage, micro_batch)] = r.free;
   else if (choice.kind == ActionKind::forward)
-    give(rank, choice.stage + 1, micro_batch, r.free, input_there_);
+    deliver(rank, choice.stage + 1, micro_batch, r.free, input_arrival_);
   else if (choice.kind == ActionKind::backward_input && choice.stage > 0)
-    give(rank, choice.stage - 1, micro_batch, r.free, gradient_there_);
+    deliver(rank, choice.stage - 1, micro_batch, r.free, gradient_arrival_);
   choices_[at_index(rank)] = choose(rank);
 }
 
-void BlockScheduler::give(int from_rank, int to_stage, int micro_batch, double end, std::vector<double>& arrivals) {
+void BlockScheduler::deliver(int from_rank, int to_stage, int micro_batch, double end, std::vector<double>& arrivals) {
   const int to_rank = problem_.rank_of[at_index(to_stage)];
   if (to_rank == from_rank) {
     arrivals[cell(to_stage, micro_batch)] = end;
     return;
   }
   double& link_free = link_free_[at_index(from_rank) * ranks_.size() + at_index(to_rank)];
-  link_free = std::max(link_free, end) + problem_.transfer.occupies;
+  link_free = std::max(link_free, end) + problem_.transfer.occupancy;
   arrivals[cell(to_stage, micro_batch)] = link_free + problem_.transfer.latency;
   choices_[at_index(to_rank)] = choose(to_rank);
 }

@@ -3,12 +3,13 @@
 // each action its priority. Each rank then executes its actions as early as it can, about in this order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <vector>
 
-#include "parallel/pipeline/search/problem.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 
 namespace heddle {
 
@@ -20,16 +21,16 @@ struct BlockRules {
   /// The time between two micro-batches.
   double period = 1;
   /// An F may come before an action of its rank that the block has earlier, by at most this time.
-  double lookahead = std::numeric_limits<double>::infinity();
+  double lookahead = infinity;
   /// The largest number of micro-batches between the first F and the last I of the model.
-  int warm_up = std::numeric_limits<int>::max();
+  int max_in_flight = std::numeric_limits<int>::max();
   /// A rank that could compute a W waits instead for an F or I that is ready within this part of the W's time.
   double patience = 0;
   /// A rank that could compute an F or I waits instead for one that the block has earlier and that is ready within this
   /// part of the action's time.
   double order_patience = 0;
   /// A W comes before an F or I that the block has later than the W's I by more than this.
-  double weight_delay = std::numeric_limits<double>::infinity();
+  double weight_delay = infinity;
 };
 
 class BlockScheduler {
@@ -43,7 +44,7 @@ class BlockScheduler {
   };
 
   /// Empty if there is not enough memory, or if the makespan would exceed `limit`, which saves the rest of the work.
-  std::optional<Outcome> run(const BlockRules& rules, double limit = std::numeric_limits<double>::infinity());
+  std::optional<Outcome> run(const BlockRules& rules, double limit = infinity);
   /// The schedule of the last run, if it gave an outcome.
   Schedule schedule() const;
   /// The number of actions that have been scheduled in all runs: a measure of the time that they took.
@@ -63,8 +64,8 @@ class BlockScheduler {
   struct Choice {
     ActionKind kind = ActionKind::forward;
     int stage = 0;
-    double begin = std::numeric_limits<double>::infinity();
-    double priority = std::numeric_limits<double>::infinity();  // the smallest one is first
+    double begin = infinity;
+    double priority = infinity;  // the smallest one is first
   };
   enum class Fit { now, after_weights, never };
 
@@ -78,15 +79,15 @@ class BlockScheduler {
   Choice next_weight(int rank) const;
   bool takes_weight(const Choice& weight, const Choice& other, const Choice& without_weights) const;
   void execute(int rank);
-  void give(int from_rank, int to_stage, int micro_batch, double end, std::vector<double>& arrivals);
+  void deliver(int from_rank, int to_stage, int micro_batch, double end, std::vector<double>& arrivals);
   std::size_t cell(int stage, int micro_batch) const;
 
   const SchedulingProblem& problem_;
   double rounding_;  // times that differ by less are the same
   const BlockRules* rules_ = nullptr;
-  std::vector<double> input_there_;     // per stage and micro-batch
-  std::vector<double> gradient_there_;  // the same
-  std::vector<double> link_free_;       // for each ordered pair of ranks
+  std::vector<double> input_arrival_;     // per stage and micro-batch
+  std::vector<double> gradient_arrival_;  // the same
+  std::vector<double> link_free_;         // for each ordered pair of ranks
   std::vector<Stage> stages_;
   std::vector<Rank> ranks_;
   std::vector<Choice> choices_;    // one per rank

@@ -4,17 +4,16 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <limits>
+#include <optional>
 #include <utility>
 
 namespace heddle {
 
 namespace {
 
-constexpr double unlimited = std::numeric_limits<double>::infinity();
 /// The number of candidates that are kept, and of those that are improved.
-constexpr std::size_t kept = 24;
-constexpr std::size_t improved = 4;
+constexpr std::size_t max_kept = 24;
+constexpr std::size_t max_improved = 4;
 
 template <std::size_t n>
 double one_of(const std::array<double, n>& values, RandomNumbers& random) {
@@ -27,7 +26,7 @@ BlockSearch::BlockSearch(const SchedulingProblem& problem, double stop_at, Searc
     : problem_(problem),
       watch_(watch),
       stop_at_(stop_at),
-      slot_(problem.mean_seconds()),
+      slot_(problem.mean_action_time()),
       period_(3 * slot_ * static_cast<double>(problem.stages()) / problem.ranks()),
       tolerance_(1e-9 * slot_),
       scheduler_(problem) {}
@@ -49,7 +48,7 @@ double BlockSearch::step(int from_stage, int to_stage, int down, int up, int tur
   const int to = problem_.rank_of[at_index(to_stage)];
   if (from == to) return turn * slot_;
   const double steps = (to > from ? down : up) * slot_;
-  return with_transfer ? steps + problem_.transfer.latency + problem_.transfer.occupies : steps;
+  return with_transfer ? steps + problem_.transfer.latency + problem_.transfer.occupancy : steps;
 }
 
 BlockSearch::Steps BlockSearch::steps_of(const Speeds& speeds) const {
@@ -86,19 +85,19 @@ void BlockSearch::place(Candidate& candidate) const {
 void BlockSearch::try_out(Candidate candidate) {
   place(candidate);
   ++watch_.tried.blocks;
-  const double limit = best_.size() < kept ? unlimited : best_.back().outcome.makespan;
+  const double limit = best_.size() < max_kept ? infinity : best_.back().outcome.makespan;
   const std::optional<BlockScheduler::Outcome> outcome = scheduler_.run(candidate.rules, limit);
   if (!outcome) return;
   candidate.outcome = *outcome;
   best_.push_back(std::move(candidate));
   sort(best_.size());
-  if (best_.size() > kept) best_.pop_back();
+  if (best_.size() > max_kept) best_.pop_back();
 }
 
 /// Blocks with the constant speeds of V-Min, V-Half and V-ZB, and with speeds between these.
 std::vector<BlockSearch::Candidate> BlockSearch::simplest() const {
   std::vector<Candidate> all;
-  for (const double lookahead : {unlimited, period_, 0.0})
+  for (const double lookahead : {infinity, period_, 0.0})
     for (const double order_patience : {0.0, 0.9})
       for (int down = 1; down <= 5; ++down)
         for (const int turn : {1, 2}) {
@@ -145,7 +144,7 @@ std::vector<BlockSearch::Candidate> BlockSearch::without_collisions() const {
                           .last = 1 + phases / 36,
                           .with_transfers = false};
       if (collides(speeds)) continue;
-      for (const double weight_delay : {unlimited, 2 * slot_}) {
+      for (const double weight_delay : {infinity, 2 * slot_}) {
         Candidate candidate{.steps = steps_of(speeds), .rules = {}, .outcome = {}};
         candidate.rules.lookahead = 0;
         candidate.rules.weight_delay = weight_delay;
@@ -170,7 +169,7 @@ BlockSearch::Candidate BlockSearch::any_of_family(RandomNumbers& random) const {
   if (random.below(2) == 0) speeds.backward_down = {1 + random.below(5), 1 + random.below(5)};
   Candidate candidate{.steps = steps_of(speeds), .rules = {}, .outcome = {}};
   BlockRules& rules = candidate.rules;
-  if (random.below(2) == 0) rules.warm_up = 1 + p / 3 + random.below(2 * p);
+  if (random.below(2) == 0) rules.max_in_flight = 1 + p / 3 + random.below(2 * p);
   if (random.below(3) > 0) rules.lookahead = 0.5 * random.below(5) * period_;
   rules.patience = one_of(patiences, random);
   rules.order_patience = one_of(patiences, random);
@@ -181,7 +180,7 @@ BlockSearch::Candidate BlockSearch::any_of_family(RandomNumbers& random) const {
 void BlockSearch::try_family(std::int64_t budget, RandomNumbers& random) {
   const std::int64_t end = scheduler_.actions_scheduled() + budget;
   const auto is_over = [&] {
-    return scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_) || watch_.ends();
+    return scheduler_.actions_scheduled() >= end || (found() && makespan() <= stop_at_ + tolerance_) || watch_.poll();
   };
   const auto try_with_period = [&](Candidate candidate) {
     candidate.rules.period = period_;
@@ -207,13 +206,13 @@ void BlockSearch::change(Candidate& candidate, RandomNumbers& random) const {
     std::vector<double>& steps = what < 9 ? candidate.steps.forward : candidate.steps.backward;
     steps[at_index(random.below(problem_.stages()))] += 0.5 * (random.below(9) - 4) * slot_;
   } else if (what == 17) {
-    rules.lookahead = random.below(2) == 0 ? unlimited : 0.25 * random.below(13) * rules.period;
+    rules.lookahead = random.below(2) == 0 ? infinity : 0.25 * random.below(13) * rules.period;
   } else if (what == 18) {
     (random.below(2) == 0 ? rules.patience : rules.order_patience) = one_of(patiences, random);
   } else if (random.below(2) == 0) {
-    rules.warm_up = 1 + random.below(3 * problem_.ranks());
+    rules.max_in_flight = 1 + random.below(3 * problem_.ranks());
   } else {
-    rules.weight_delay = random.below(3) > 0 ? unlimited : random.below(20) * slot_;
+    rules.weight_delay = random.below(3) > 0 ? infinity : random.below(20) * slot_;
   }
 }
 
@@ -222,9 +221,9 @@ void BlockSearch::improve(std::int64_t budget, RandomNumbers& random) {
   const std::int64_t end = scheduler_.actions_scheduled() + budget;
   // From all of those kept, because the best are often the same schedule. They stay in front: the best one is among
   // them.
-  const std::size_t count = std::min(improved, best_.size());
+  const std::size_t count = std::min(max_improved, best_.size());
   for (std::size_t i = 1; i < count; ++i) std::swap(best_[i], best_[i * best_.size() / count]);
-  for (std::size_t turn = 0; scheduler_.actions_scheduled() < end && !watch_.ends(); ++turn) {
+  for (std::size_t turn = 0; scheduler_.actions_scheduled() < end && !watch_.poll(); ++turn) {
     ++watch_.tried.blocks;
     Candidate& current = best_[turn % count];
     Candidate changed = current;

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "parallel/pipeline/search/block_scheduler.h"
@@ -33,7 +32,8 @@ class BlockSearch {
   Schedule schedule(std::size_t candidate = 0);
 
  private:
-  /// The time from one stage to the next; the first element of `forward` and the last of `backward` are not used.
+  /// forward[s]: the time from the F of stage s - 1 to that of s (of stage 0: from the block's begin); backward[s]:
+  /// from the I of stage s + 1 to that of s (of the last stage: from its F).
   struct Steps {
     std::vector<double> forward;
     std::vector<double> backward;

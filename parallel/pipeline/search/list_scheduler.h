@@ -2,27 +2,23 @@
 // within its memory. Unlike the named schedules, these are made for given costs.
 #pragma once
 
-#include <limits>
 #include <optional>
 
-#include "parallel/pipeline/simulation.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 
 namespace heddle {
 
 struct ListRules {
-  /// The number of micro-batches between the first F and the last I of the model, with whose F the step begins.
-  int warm_up = 1;
-  /// A bound on the activations and weight inputs that each rank holds.
-  double memory = std::numeric_limits<double>::infinity();
+  /// The largest number of micro-batches between the first F and the last I of the model.
+  int max_in_flight = 1;
+
   /// A rank that could compute a W waits instead for an F or I that will be ready within this part of the W's time.
   double patience = 0;
   /// Whether F and I alternate if both could be next; else I comes first.
-  bool takes_turns = false;
+  bool alternates = false;
 };
 
-/// F, I and W of all stages in the order of the micro-batches; empty if there is not enough memory. `costs` has one
-/// element per stage.
-std::optional<Schedule> list_schedule(std::vector<int> rank_of, int micro_batches, const std::vector<StageCosts>& costs,
-                                      const TransferCosts& transfer, const ListRules& rules);
+/// F, I and W of all stages in the order of the micro-batches; empty if there is not enough memory.
+std::optional<Schedule> list_schedule(const SchedulingProblem& problem, const ListRules& rules);
 
 }  // namespace heddle

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <queue>
 #include <vector>
 
 namespace heddle {
 
 namespace {
-
-constexpr double no_bound = std::numeric_limits<double>::infinity();
 
 /// The times of a micro-batch that has all ranks to itself: when each of its actions begins, and the time from the
 /// action's end to the end of the last one that must follow.
@@ -22,7 +19,7 @@ struct LoneMicroBatch {
     const auto hop = [&](int a, int b) {
       return problem.rank_of[at_index(a)] == problem.rank_of[at_index(b)]
                  ? 0
-                 : problem.transfer.occupies + problem.transfer.latency;
+                 : problem.transfer.occupancy + problem.transfer.latency;
     };
     const std::vector<StageCosts>& costs = problem.costs;
     for (int s = 1; s <= last; ++s)
@@ -67,7 +64,7 @@ double one_machine(std::vector<MachineJob> jobs) {
     for (; next < jobs.size() && jobs[next].begin <= time; ++next) ready.push(jobs[next]);
     MachineJob job = ready.top();
     ready.pop();
-    const double until = next < jobs.size() ? jobs[next].begin : no_bound;
+    const double until = next < jobs.size() ? jobs[next].begin : infinity;
     const double run = std::min(job.seconds, until - time);
     time += run;
     job.seconds -= run;
@@ -96,16 +93,16 @@ class BoundedRank {
         memory_(usable_memory()) {}
 
   double bound() const {
-    if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.max_held()) return no_bound;
+    if (sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) > problem_.max_held()) return infinity;
     return std::max(one_machine(jobs()), occupied_memory());
   }
 
-  /// The bound for a step that takes at least `least`: two windows that together are not longer do not overlap.
-  double bound_with_idle_time(double least) const {
-    double best = least;
+  /// The bound for a step that takes at least `min_makespan`: two windows that together are not longer do not overlap.
+  double bound_with_idle_time(double min_makespan) const {
+    double best = min_makespan;
     for (const IdleWindow& first : windows_at_begin())
       for (const IdleWindow& last : windows_at_end())
-        if (first.seconds + last.seconds <= least)
+        if (first.seconds + last.seconds <= min_makespan)
           best = std::max(best, problem_.work[at_index(rank_)] + first.idle + last.idle);
     return best;
   }
@@ -126,13 +123,13 @@ class BoundedRank {
     const double one = costs(0).activations;
     for (std::size_t k = 0; k < stages_.size(); ++k)
       if (costs(k).activations != one || costs(k).weight_inputs != one) return problem_.max_held();
-    return one > 0 && problem_.memory < no_bound ? one * std::floor(problem_.max_held() / one) : no_bound;
+    return one > 0 && problem_.memory < infinity ? one * std::floor(problem_.max_held() / one) : infinity;
   }
 
   double slowest(double StageCosts::*cost, int first_stage, int last_stage) const {
-    double most = 0;
-    for (int s = first_stage; s <= last_stage; ++s) most = std::max(most, problem_.costs[at_index(s)].*cost);
-    return most;
+    double max_cost = 0;
+    for (int s = first_stage; s <= last_stage; ++s) max_cost = std::max(max_cost, problem_.costs[at_index(s)].*cost);
+    return max_cost;
   }
 
   std::vector<MachineJob> jobs() const {
@@ -161,14 +158,14 @@ class BoundedRank {
 
   double per_memory(double seconds, double memory) const {
     if (seconds == 0) return 0;
-    return memory > 0 ? seconds / memory * memory_ : no_bound;
+    return memory > 0 ? seconds / memory * memory_ : infinity;
   }
 
   /// The work on micro-batches that have left the first `chunks` stages of the rank, whose activations are all held.
   double work_beyond(std::size_t chunks) const {
     const double each = sum(chunks, [](const StageCosts& c) { return c.activations; });
     double micro_batches = problem_.micro_batches;
-    if (each > 0 && memory_ < no_bound) micro_batches = std::min(micro_batches, std::floor(problem_.max_held() / each));
+    if (each > 0 && memory_ < infinity) micro_batches = std::min(micro_batches, std::floor(problem_.max_held() / each));
     double one = 0;
     for (std::size_t k = chunks; k < stages_.size(); ++k)
       one += costs(k).forward + costs(k).backward_input + costs(k).backward_weight;
@@ -183,19 +180,19 @@ class BoundedRank {
   std::vector<IdleWindow> windows_at_begin() const {
     std::vector<IdleWindow> windows{{}};
     add(windows, begin(alone_.forward, 0), 0);
-    double most = 0;
+    double max_work = 0;
     double first = 0;
     for (std::size_t k = 0; k < stages_.size(); ++k) {
-      most = std::max(most, per_memory(costs(k).forward, costs(k).activations));
+      max_work = std::max(max_work, per_memory(costs(k).forward, costs(k).activations));
       first += costs(k).forward;
       const double all = problem_.micro_batches * first;
-      add(windows, begin(alone_.backward, k), std::min(most, all) + work_beyond(k + 1));
+      add(windows, begin(alone_.backward, k), std::min(max_work, all) + work_beyond(k + 1));
       if (k + 1 == stages_.size()) continue;
       // Before the next stage's first F, room for one micro-batch of the later stages has been left.
       const double later = sum(stages_.size(), [](const StageCosts& c) { return c.activations; }) -
                            sum(k + 1, [](const StageCosts& c) { return c.activations; });
-      const double share = memory_ < no_bound ? std::max(0.0, 1 - later / memory_) : 1;
-      add(windows, begin(alone_.forward, k + 1), std::min(most * share, all));
+      const double share = memory_ < infinity ? std::max(0.0, 1 - later / memory_) : 1;
+      add(windows, begin(alone_.forward, k + 1), std::min(max_work * share, all));
     }
     return windows;
   }
@@ -203,23 +200,23 @@ class BoundedRank {
   /// After a stage's last F, the stages up to it only execute I and W of micro-batches that are held.
   std::vector<IdleWindow> windows_at_end() const {
     std::vector<IdleWindow> windows{{}};
-    double most = 0;
+    double max_work = 0;
     for (std::size_t k = 0; k < stages_.size(); ++k)
-      most = std::max(most, per_memory(costs(k).backward_weight, costs(k).weight_inputs));
+      max_work = std::max(max_work, per_memory(costs(k).backward_weight, costs(k).weight_inputs));
     double all = problem_.micro_batches * sum(stages_.size(), [](const StageCosts& c) { return c.backward_weight; });
     // After the last I of the first stage there are only W.
-    add(windows, begin(alone_.after_backward, 0), std::min(most, all));
+    add(windows, begin(alone_.after_backward, 0), std::min(max_work, all));
     for (std::size_t k = 0; k < stages_.size(); ++k) {
       const StageCosts& c = costs(k);
-      most = std::max(most, per_memory(c.backward_input + c.backward_weight, c.activations));
+      max_work = std::max(max_work, per_memory(c.backward_input + c.backward_weight, c.activations));
       all += problem_.micro_batches * c.backward_input;
-      add(windows, begin(alone_.after_forward, k), std::min(most, all) + work_beyond(k + 1));
+      add(windows, begin(alone_.after_forward, k), std::min(max_work, all) + work_beyond(k + 1));
     }
     return windows;
   }
 
   double occupied_memory() const {
-    if (memory_ == no_bound || memory_ <= 0) return 0;
+    if (memory_ == infinity || memory_ <= 0) return 0;
     double occupied = 0;
     for (std::size_t k = 0; k < stages_.size(); ++k) {
       const StageCosts& c = costs(k);
@@ -245,7 +242,7 @@ double makespan_bound(const SchedulingProblem& problem) {
   double bound = 0;
   for (const BoundedRank& rank : ranks) bound = std::max(bound, rank.bound());
   // A larger bound proves that longer windows do not overlap.
-  for (double before = -1; before < bound && bound < no_bound;) {
+  for (double before = -1; before < bound && bound < infinity;) {
     before = bound;
     for (const BoundedRank& rank : ranks) bound = rank.bound_with_idle_time(bound);
   }

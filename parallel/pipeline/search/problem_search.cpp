@@ -13,8 +13,8 @@ namespace heddle {
 
 namespace {
 
-/// The number of warm-ups that are tried with the list scheduler.
-constexpr int max_warm_ups = 24;
+/// The number of largest numbers of micro-batches in flight that are tried with the list scheduler.
+constexpr int max_limits = 24;
 /// The number of schedules that are reordered.
 constexpr std::size_t max_starts = 3;
 
@@ -28,7 +28,7 @@ ProblemSearch::ProblemSearch(SchedulingProblem problem, SearchWatch& watch)
     : watch_(&watch),
       problem_(std::make_unique<SchedulingProblem>(std::move(problem))),
       bound_(makespan_bound(*problem_)),
-      tolerance_(1e-9 * problem_->mean_seconds()),
+      tolerance_(1e-9 * problem_->mean_action_time()),
       blocks_(std::make_unique<BlockSearch>(*problem_, bound_, watch)) {
   if (problem_->micro_batches <= 3 * problem_->ranks()) return;
   short_problem_ = std::make_unique<SchedulingProblem>(with_micro_batches(*problem_, 2 * problem_->ranks()));
@@ -45,20 +45,18 @@ void ProblemSearch::take(std::string how, double makespan, Schedule schedule) {
 }
 
 void ProblemSearch::try_lists() {
-  const int most = std::min(problem_->micro_batches, 3 * problem_->ranks());
-  const int step = (most + max_warm_ups - 1) / max_warm_ups;
-  for (int warm_up = most; warm_up >= 1 && !is_finished(); warm_up -= step)
+  const int max_tried = std::min(problem_->micro_batches, 3 * problem_->ranks());
+  const int step = (max_tried + max_limits - 1) / max_limits;
+  for (int max_in_flight = max_tried; max_in_flight >= 1 && !is_finished(); max_in_flight -= step)
     for (const double patience : {0.0, 0.5, 1.0})
-      for (const bool takes_turns : {false, true}) {
-        if (watch_->ends()) return;
+      for (const bool alternates : {false, true}) {
+        if (watch_->poll()) return;
         ++watch_->tried.list_schedules;
-        const ListRules rules{
-            .warm_up = warm_up, .memory = problem_->memory, .patience = patience, .takes_turns = takes_turns};
         std::optional<Schedule> schedule =
-            list_schedule(problem_->rank_of, problem_->micro_batches, problem_->costs, problem_->transfer, rules);
+            list_schedule(*problem_, {.max_in_flight = max_in_flight, .patience = patience, .alternates = alternates});
         if (!schedule) continue;
         const double makespan = makespan_of(*problem_, *schedule);
-        take(fmt::format("warm-up {}", warm_up), makespan, std::move(*schedule));
+        take(fmt::format("warm-up {}", max_in_flight), makespan, std::move(*schedule));
       }
 }
 
@@ -69,7 +67,7 @@ void ProblemSearch::take_block() {
 }
 
 void ProblemSearch::begin(std::int64_t actions, RandomNumbers& random) {
-  if (bound_ == std::numeric_limits<double>::infinity()) return;
+  if (bound_ == infinity) return;
   try_lists();
   if (is_finished()) return;
   if (short_blocks_) {
@@ -89,7 +87,7 @@ void ProblemSearch::improve(std::int64_t actions, RandomNumbers& random) {
   }
   blocks_->improve(short_blocks_ ? actions / 6 : actions / 2, random);
   take_block();
-  if (is_finished() || watch_->is_ended()) return;
+  if (is_finished() || watch_->has_ended()) return;
   reorder_best(actions / 2, random);
 }
 
@@ -101,11 +99,11 @@ void ProblemSearch::reorder_best(std::int64_t actions, RandomNumbers& random) {
       starts.push_back(std::move(start));
   double temperature = 0.3;
   for (const Schedule& start : starts) {
-    if (is_finished() || watch_->is_ended()) return;
-    const Reordering how{
+    if (is_finished() || watch_->has_ended()) return;
+    const AnnealingOptions options{
         .budget = actions / static_cast<std::int64_t>(starts.size()), .stop_at = bound_, .temperature = temperature};
     temperature *= 2;
-    Reordered reordered = reorder(*problem_, start, how, random, *watch_);
+    ReorderedSchedule reordered = reorder(*problem_, start, options, random, *watch_);
     take("reordered", reordered.makespan, std::move(reordered.schedule));
   }
 }

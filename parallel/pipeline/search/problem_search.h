@@ -1,12 +1,13 @@
 // The search for the best schedule of one placement of stages and one number of micro-batches.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "parallel/pipeline/search/block_search.h"
-#include "parallel/pipeline/search/problem.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 
 namespace heddle {
 

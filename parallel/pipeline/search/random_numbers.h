@@ -1,4 +1,5 @@
-// The random numbers of the search: the same on every machine, so that a search gives the same result twice.
+// The random numbers of the search: the same on every machine, so that a search gives the same result twice. No run
+// draws from it.
 #pragma once
 
 #include <cstdint>

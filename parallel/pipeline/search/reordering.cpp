@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -12,9 +11,12 @@ namespace heddle {
 namespace {
 
 /// How far an action moves at most.
-constexpr int farthest = 8;
+constexpr int max_distance = 8;
 /// The weight of the ranks' average end in the objective, which distinguishes schedules of equal makespan.
 constexpr double weight_of_ends = 0.05;
+
+/// The number of no action.
+constexpr int no_action = -1;
 
 /// The times of a schedule whose actions are numbered.
 class Timing {
@@ -70,15 +72,13 @@ class Timing {
   double makespan() const { return makespan_; }
   double cost() const { return cost_; }
   double end_of(int rank) const { return free_[at_index(rank)]; }
-  /// The action whose result this one waits for; -1 if it waits for its rank.
+  /// The action whose result this one waits for; `no_action` if it waits for its rank.
   int waits_for(int action) const { return waits_for_[at_index(action)]; }
   std::int64_t actions_timed() const { return actions_timed_; }
 
  private:
-  static constexpr double not_yet = std::numeric_limits<double>::infinity();
-
   void reset(const std::vector<std::vector<int>>& lists) {
-    std::fill(arrivals_.begin(), arrivals_.end(), not_yet);
+    std::fill(arrivals_.begin(), arrivals_.end(), infinity);
     std::fill(arrivals_.begin(), arrivals_.begin() + problem_.micro_batches, 0.0);
     std::fill(link_free_.begin(), link_free_.end(), 0.0);
     left_ = 0;
@@ -95,23 +95,23 @@ class Timing {
 
   /// When the input of an F or the gradient of an I arrives. A W follows its I, which is on the same rank: the order of
   /// the list ensures it.
-  double there(int action) const { return action < 2 * cells_ ? arrivals_[at_index(action)] : 0; }
+  double arrival_of(int action) const { return action < 2 * cells_ ? arrivals_[at_index(action)] : 0; }
 
   bool advance(int rank, const std::vector<int>& list, double limit) {
     int& next = next_[at_index(rank)];
     double& free = free_[at_index(rank)];
     for (; next < static_cast<int>(list.size()); ++next) {
       const int action = list[at_index(next)];
-      const double arrival = there(action);
-      if (arrival == not_yet) return true;
-      waits_for_[at_index(action)] = arrival > free ? source(action) : -1;
+      const double arrival = arrival_of(action);
+      if (arrival == infinity) return true;
+      waits_for_[at_index(action)] = arrival > free ? source(action) : no_action;
       free = std::max(free, arrival) + seconds_[at_index(action)];
       double& work_left = work_left_[at_index(rank)];
       work_left -= seconds_[at_index(action)];
       if (free + work_left > limit) return false;
       ++actions_timed_;
       --left_;
-      give(rank, action);
+      deliver(rank, action);
     }
     return true;
   }
@@ -121,7 +121,7 @@ class Timing {
     return stage(action) == problem_.stages() - 1 ? action - cells_ : action + problem_.micro_batches;
   }
 
-  void give(int rank, int action) {
+  void deliver(int rank, int action) {
     const int s = stage(action);
     if (kind(action) == 2 || (kind(action) == 1 && s == 0)) return;
     if (kind(action) == 0 && s == problem_.stages() - 1) {
@@ -133,7 +133,7 @@ class Timing {
     double arrival = free_[at_index(rank)];
     if (to_rank != rank) {
       double& link_free = link_free_[at_index(rank) * free_.size() + at_index(to_rank)];
-      link_free = std::max(link_free, arrival) + problem_.transfer.occupies;
+      link_free = std::max(link_free, arrival) + problem_.transfer.occupancy;
       arrival = link_free + problem_.transfer.latency;
       if (!is_queued_[at_index(to_rank)]) {
         is_queued_[at_index(to_rank)] = true;
@@ -174,25 +174,25 @@ class Annealing {
   }
 
   double makespan() {
-    timing_.run(lists_, std::numeric_limits<double>::infinity());
+    timing_.run(lists_, infinity);
     return timing_.makespan();
   }
 
-  Reordered run(const Reordering& how, SearchWatch& watch) {
-    timing_.run(lists_, std::numeric_limits<double>::infinity());
+  ReorderedSchedule run(const AnnealingOptions& options, SearchWatch& watch) {
+    timing_.run(lists_, infinity);
     double current = timing_.cost();
     double best_cost = current;
     double best_makespan = timing_.makespan();
     std::vector<std::vector<int>> best = lists_;
     find_critical();
-    const double unit = problem_.mean_seconds();
+    const double unit = problem_.mean_action_time();
     const double tolerance = 1e-9 * unit;
-    for (std::int64_t spent = 0; spent < how.budget && best_makespan > how.stop_at + tolerance && !watch.ends();
+    for (std::int64_t spent = 0; spent < options.budget && best_makespan > options.stop_at + tolerance && !watch.poll();
          spent = timing_.actions_timed() + tries_) {
       ++tries_;
       ++watch.tried.reorderings;
-      const double cooling = 1 - static_cast<double>(spent) / static_cast<double>(how.budget);
-      const double limit = current - (how.temperature * cooling + 1e-6) * unit * std::log(random_.positive());
+      const double cooling = 1 - static_cast<double>(spent) / static_cast<double>(options.budget);
+      const double limit = current - (options.temperature * cooling + 1e-6) * unit * std::log(random_.positive());
       const Move move = any_move();
       if (!apply(move)) continue;
       if (!timing_.run(lists_, limit + tolerance) || timing_.cost() > limit + tolerance) {
@@ -224,12 +224,12 @@ class Annealing {
     if (critical_.empty() || random_.below(4) == 0) {
       const int rank = random_.below(problem_.ranks());
       const int from = random_.below(static_cast<int>(lists_[at_index(rank)].size()));
-      const int distance = 1 + random_.below(farthest);
+      const int distance = 1 + random_.below(max_distance);
       return {rank, from, random_.below(2) == 0 ? from - distance : from + distance, length};
     }
     const auto [rank, position] = critical_[at_index(random_.below(static_cast<int>(critical_.size())))];
     if (random_.below(3) == 0) return {rank, position, position - 1, length};
-    const int distance = random_.below(farthest);
+    const int distance = random_.below(max_distance);
     if (random_.below(2) == 0) return {rank, position, position - 1 - distance, length};
     return {rank, position - length, position - length + 1 + distance, length};
   }
@@ -281,7 +281,7 @@ class Annealing {
   /// The actions of a critical path that wait for the one before them in their rank's list.
   void find_critical() {
     critical_.clear();
-    int action = -1;
+    int action = no_action;
     int candidates = 0;
     for (int rank = 0; rank < problem_.ranks(); ++rank) {
       const std::vector<int>& list = lists_[at_index(rank)];
@@ -289,8 +289,8 @@ class Annealing {
       if (list.empty() || timing_.end_of(rank) < timing_.makespan()) continue;
       if (random_.below(++candidates) == 0) action = list.back();
     }
-    while (action >= 0) {
-      if (const int source = timing_.waits_for(action); source >= 0) {
+    while (action != no_action) {
+      if (const int source = timing_.waits_for(action); source != no_action) {
         action = source;
         continue;
       }
@@ -327,9 +327,9 @@ double makespan_of(const SchedulingProblem& problem, const Schedule& schedule) {
   return Annealing(problem, schedule, unused).makespan();
 }
 
-Reordered reorder(const SchedulingProblem& problem, const Schedule& schedule, const Reordering& how,
-                  RandomNumbers& random, SearchWatch& watch) {
-  return Annealing(problem, schedule, random).run(how, watch);
+ReorderedSchedule reorder(const SchedulingProblem& problem, const Schedule& schedule, const AnnealingOptions& options,
+                          RandomNumbers& random, SearchWatch& watch) {
+  return Annealing(problem, schedule, random).run(options, watch);
 }
 
 }  // namespace heddle

@@ -4,13 +4,13 @@
 
 #include <cstdint>
 
-#include "parallel/pipeline/search/problem.h"
 #include "parallel/pipeline/search/random_numbers.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 #include "parallel/pipeline/search/search_watch.h"
 
 namespace heddle {
 
-struct Reordering {
+struct AnnealingOptions {
   /// The number of actions that may be timed.
   std::int64_t budget = 0;
   /// Ends at this makespan, which cannot be beaten.
@@ -19,7 +19,7 @@ struct Reordering {
   double temperature = 0.3;
 };
 
-struct Reordered {
+struct ReorderedSchedule {
   Schedule schedule;
   double makespan = 0;
 };
@@ -29,7 +29,7 @@ double makespan_of(const SchedulingProblem& problem, const Schedule& schedule);
 
 /// A schedule that takes at most as long and fits as well. `schedule` has F, I and W, in every stage in the order of
 /// the micro-batches, can be executed, and fits into the problem's memory.
-Reordered reorder(const SchedulingProblem& problem, const Schedule& schedule, const Reordering& how,
-                  RandomNumbers& random, SearchWatch& watch);
+ReorderedSchedule reorder(const SchedulingProblem& problem, const Schedule& schedule, const AnnealingOptions& options,
+                          RandomNumbers& random, SearchWatch& watch);
 
 }  // namespace heddle

@@ -12,15 +12,15 @@
 
 namespace heddle {
 
-struct SearchSpace {
+struct ScheduleSearchSpace {
   int ranks = 1;
-  /// Its divisors and multiples m from `ranks` (or itself, if that is less) to max_micro_batches are tried. A step has
-  /// the same samples with all of them, so that the costs of computing, the memory and a transfer's `occupies` scale by
-  /// micro_batches / m.
+  /// Its divisors and multiples m from `ranks` (or itself, if that is less) to max_tried_micro_batches are tried. A
+  /// step has the same samples with all of them, so that the costs of computing, the memory and a transfer's
+  /// `occupancy` scale by micro_batches / m.
   int micro_batches = 1;
-  int max_micro_batches = 1;
+  int max_tried_micro_batches = 1;
   /// Stages per rank.
-  int max_chunks = 4;
+  int max_chunks = default_max_chunks;
   /// The costs of one micro-batch on one rank at `micro_batches`, which its stages share.
   StageCosts costs;
   TransferCosts transfer;
@@ -30,7 +30,7 @@ struct SearchSpace {
   double effort = 1;
 };
 
-struct WeighedSchedule {
+struct ScheduleCandidate {
   /// `zb_v`, or for one that the search made `searched, warm-up 5` (list scheduling), `searched, block` (a building
   /// block repeated) or `searched, reordered`; with folded stages `searched, V, ..`, with more folds `searched, waves,
   /// ..`.
@@ -44,23 +44,23 @@ struct WeighedSchedule {
   Schedule schedule;
 };
 
-struct SearchResult {
+struct ScheduleSearchResult {
   /// The best schedules first: those that fit, sorted by makespan, then those that do not fit, sorted by memory; of
   /// equal ones the named ones come first.
-  std::vector<WeighedSchedule> schedules;
+  std::vector<ScheduleCandidate> schedules;
   /// No schedule that fits has a smaller makespan, with any of the placements of stages and numbers of micro-batches
   /// that are searched (see makespan_bound). Infinity if none can fit.
   double bound = 0;
-  SearchTried tried;
+  ScheduleSearchProgress tried;
   /// Whether it was ended early. The schedules are then the best ones so far, and the bound is the same.
   bool is_interrupted = false;
 };
 
-/// InputError if there are no ranks or micro-batches, or more of them and of chunks than can be searched in about a
-/// minute. A search that `goes_on` never ends gives the same result on every machine.
-SearchResult search_schedules(const SearchSpace& space, const SearchGoesOn& goes_on = {});
+/// InputError if there are no ranks or micro-batches, or more of them and of chunks than can be searched in about half
+/// a minute. A search that is not interrupted gives the same result on every machine.
+ScheduleSearchResult search_schedules(const ScheduleSearchSpace& space, const ScheduleSearchOptions& options = {});
 
 /// The costs with which a schedule of the space is simulated.
-SimulationCosts costs_of(const SearchSpace& space, const Schedule& schedule);
+SimulationCosts costs_of(const ScheduleSearchSpace& space, const Schedule& schedule);
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// What a search for schedules has tried so far, and whether it goes on.
+// What a search for schedules has tried so far, and whether it ends early.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace heddle {
 
-struct SearchTried {
+struct ScheduleSearchProgress {
   std::int64_t named = 0;       // named schedules, each in one shape
-  std::int64_t placements = 0;  // placements of stages with a number of micro-batches, of which the following are
+  std::int64_t placements = 0;  // placements of stages, each with one number of micro-batches
+  // The schedules made for these.
   std::int64_t list_schedules = 0;
   std::int64_t blocks = 0;
   std::int64_t reorderings = 0;
@@ -22,25 +23,31 @@ struct SearchTried {
   std::int64_t schedules() const { return named + list_schedules + blocks + reorderings; }
 };
 
-/// Called before each schedule that is tried, thousands of times per second. False ends the search.
-using SearchGoesOn = std::function<bool(const SearchTried& tried)>;
+struct ScheduleSearchOptions {
+  /// Called before each schedule that is tried, thousands of times per second.
+  std::function<void(const ScheduleSearchProgress&)> on_progress = [](const ScheduleSearchProgress&) {};
+  /// Whether to end with the best that has been found; asked as often.
+  std::function<bool()> is_interrupted = [] { return false; };
+};
 
 class SearchWatch {
  public:
-  explicit SearchWatch(SearchGoesOn goes_on) : goes_on_(std::move(goes_on)) {}
+  explicit SearchWatch(ScheduleSearchOptions options) : options_(std::move(options)) {}
 
-  SearchTried tried;
+  ScheduleSearchProgress tried;
 
-  /// Whether the search ends here; from then on it stays so.
-  bool ends() {
-    is_ended_ = is_ended_ || (goes_on_ && !goes_on_(tried));
-    return is_ended_;
+  /// Reports the progress, and returns whether the search ends here; from then on it stays so.
+  bool poll() {
+    if (has_ended_) return true;
+    options_.on_progress(tried);
+    has_ended_ = options_.is_interrupted();
+    return has_ended_;
   }
-  bool is_ended() const { return is_ended_; }
+  bool has_ended() const { return has_ended_; }
 
  private:
-  SearchGoesOn goes_on_;
-  bool is_ended_ = false;
+  ScheduleSearchOptions options_;
+  bool has_ended_ = false;
 };
 
 }  // namespace heddle

@@ -67,8 +67,8 @@ TEST_CASE("in the end, estimates are as much larger as the plan that exceeded it
   add(4, 10, 0.8);
   add(8, 12, 0.8);
   add(16, 0, 0);
-  const auto of_16 = [](const std::vector<WeighedLayout>& all) {
-    for (const WeighedLayout& each : all)
+  const auto of_16 = [](const std::vector<LayoutCandidate>& all) {
+    for (const LayoutCandidate& each : all)
       if (each.layout.micro_batches == 16) return each;
     throw std::runtime_error("16 micro-batches are not known");
   };

@@ -41,7 +41,7 @@ Json json_of(const Setting& setting) {
 
 Simulation simulated(const Setting& setting, const Schedule& schedule) {
   const StageCosts rank{.forward = setting.forward, .backward_input = setting.input, .backward_weight = setting.weight};
-  SimulationCosts costs{.stages = shared_by_stages(rank, schedule.rank_of)};
+  SimulationCosts costs{.stages = costs_per_stage(rank, schedule.rank_of)};
   costs.transfer = [&](int, int) { return TransferCosts{.latency = setting.transfer}; };
   return simulate(schedule, costs);
 }
@@ -189,7 +189,7 @@ TEST_CASE("the page's simulation gives the actions, times, bubbles and peaks of 
     ++simulations;
     const Simulation expected = simulated(setting, make_schedule(setting.name, setting.shape));
     CHECK(difference(result["spans"], expected.timeline) == "");
-    CHECK(near(result["makespan"].get<double>(), expected.makespan));
+    CHECK(near(result["makespan"].get<double>(), expected.step_time));
     CHECK(near(result["spanBubble"].get<double>(), expected.timeline.span_bubble()));
     CHECK(near(result["idle"].get<double>(), expected.timeline.idle_fraction()));
     CHECK(near(result["peakActivations"], expected.peak_activations));

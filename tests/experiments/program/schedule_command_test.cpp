@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 using test::Called;
 
 Timeline timeline_of(const Schedule& schedule, const StageCosts& costs = {}) {
-  return simulate(schedule, {.stages = shared_by_stages(costs, schedule.rank_of)}).timeline;
+  return simulate(schedule, {.stages = costs_per_stage(costs, schedule.rank_of)}).timeline;
 }
 
 }  // namespace

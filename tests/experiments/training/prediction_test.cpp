@@ -275,7 +275,7 @@ TEST_CASE(
   CHECK(ideal("gpipe", shape, Recompute::always) == close_to(8 * 13.0 / (3 * 3 + 8 * 4)));
   CHECK(ideal("naive", shape, Recompute::always) == close_to(1));
   // A head over all ranks delays none of them.
-  for (const LossRanks head : {LossRanks::last_stage, LossRanks::all})
+  for (const LossForm head : {LossForm::on_last_stage, LossForm::on_all})
     CHECK(ideal_speedup(with_communication(with_loss(one_f_one_b(shape), head)), Recompute::never) ==
           close_to(8 * 4 / (8 + 4 - 1.0)));
   CHECK(ideal_speedup(forward_only({0, 1, 2, 3}, 4), Recompute::never) == close_to(4 * 4.0 / (4 + 3)));
@@ -285,7 +285,7 @@ TEST_CASE("ranks keep for backward what the formulas say, and only inputs where 
   const ScheduleShape shape{.ranks = 4, .micro_batches = 8};
   const auto kept = [&](const char* name, Recompute recompute = Recompute::never) {
     return kept_micro_batches(
-        with_communication(with_loss(with_recompute(make_schedule(name, shape), recompute), LossRanks::all)));
+        with_communication(with_loss(with_recompute(make_schedule(name, shape), recompute), LossForm::on_all)));
   };
   const std::vector<double> none(4, 0);
   CHECK(kept("gpipe").values == std::vector<double>(4, 8));

@@ -43,7 +43,7 @@ Case random_case(std::mt19937& random) {
                                     .backward_input = 0.5 * up_to(6) - 0.5,
                                     .backward_weight = 0.5 * up_to(6) - 0.5,
                                     .recompute = 0.5 * up_to(5)});
-    const TransferCosts transfer{.latency = 0.3 * (up_to(3) - 1), .occupies = 0.7 * (up_to(5) - 1)};
+    const TransferCosts transfer{.latency = 0.3 * (up_to(3) - 1), .occupancy = 0.7 * (up_to(5) - 1)};
     drawn.costs.transfer = [transfer](int, int) { return transfer; };
     if (random() % 3 == 0) drawn.costs.speed = {0.5};
     return drawn;
@@ -65,10 +65,10 @@ double makespan_with(const Case& drawn, CostKind kind, double factor) {
   }
   if (kind == CostKind::transfer) {
     TransferCosts transfer = costs.transfer(0, 1);
-    transfer = {.latency = factor * transfer.latency, .occupies = factor * transfer.occupies};
+    transfer = {.latency = factor * transfer.latency, .occupancy = factor * transfer.occupancy};
     costs.transfer = [transfer](int, int) { return transfer; };
   }
-  return simulate(drawn.schedule, costs).makespan;
+  return simulate(drawn.schedule, costs).step_time;
 }
 
 }  // namespace
@@ -88,15 +88,15 @@ TEST_CASE("critical path: its actions and messages follow each other without gap
     REQUIRE(!path.steps.empty());
     CHECK(timed(path.steps.front()).begin == 0);
     CHECK(path.steps.front().messages.empty());
-    CHECK(timed(path.steps.back()).end == close_to(simulation.makespan));
-    CHECK(sum(path.time) == close_to(simulation.makespan));
-    const auto [latency, occupies] = drawn.costs.transfer(0, 1);
+    CHECK(timed(path.steps.back()).end == close_to(simulation.step_time));
+    CHECK(sum(path.time) == close_to(simulation.step_time));
+    const auto [latency, occupancy] = drawn.costs.transfer(0, 1);
     for (std::size_t k = 1; k < path.steps.size(); ++k) {
       const CriticalStep& before = path.steps[k - 1];
       const CriticalStep& step = path.steps[k];
       const auto messages = static_cast<double>(step.messages.size());
       CHECK(timed(step).begin - timed(before).end ==
-            doctest::Approx(step.messages.empty() ? 0 : messages * occupies + latency).scale(1));
+            doctest::Approx(step.messages.empty() ? 0 : messages * occupancy + latency).scale(1));
       CHECK((step.rank == before.rank) == step.messages.empty());
       if (step.messages.empty()) CHECK(step.index == before.index + 1);
       queued += step.messages.size() > 1 ? 1 : 0;
@@ -114,7 +114,7 @@ TEST_CASE("critical path: the makespan falls with the gain until another path is
     CAPTURE(i);
     const Case drawn = random_case(random);
     CAPTURE(drawn.name);
-    const double makespan = simulate(drawn.schedule, drawn.costs).makespan;
+    const double makespan = simulate(drawn.schedule, drawn.costs).step_time;
     for (const CostEffect& effect : cost_effects(drawn.schedule, drawn.costs)) {
       CAPTURE(name_of(effect.kind));
       ++effects;
@@ -176,7 +176,7 @@ TEST_CASE("critical path: a schedule that it does not describe is refused") {
   const auto path = [](const Schedule& s, const SimulationCosts& costs) {
     (void)critical_path(s, costs, simulate(s, costs).timeline);
   };
-  CHECK_THROWS_WITH_AS(path(with_loss(schedule, LossRanks::all), {}),
+  CHECK_THROWS_WITH_AS(path(with_loss(schedule, LossForm::on_all), {}),
                        "critical path: expected only F, B, I, W and R, got 1H0", InputError);
   CHECK_THROWS_WITH_AS(cost_effects(with_communication(schedule), {}),
                        "critical path: expected only F, B, I, W and R, got 0SEND_F0", InputError);

@@ -19,10 +19,10 @@ namespace heddle::test::loss_in_parts_test {
 
 namespace {
 
-constexpr LossRanks in_parts[] = {LossRanks::in_two_exchanges, LossRanks::in_one_exchange};
+constexpr LossForm in_parts[] = {LossForm::in_two_exchanges, LossForm::in_one_exchange};
 
 Schedule with_parts(const Schedule& schedule) {
-  return with_loss(schedule, LossRanks::in_two_exchanges);
+  return with_loss(schedule, LossForm::in_two_exchanges);
 }
 
 std::string text_of(const Schedule& schedule, int rank) {
@@ -51,7 +51,7 @@ std::ptrdiff_t place_of(const Schedule& schedule, int rank, const Action& action
 }
 
 double makespan(const Schedule& schedule, const StageCosts& costs) {
-  return simulate(schedule, {.stages = {costs}}).makespan;
+  return simulate(schedule, {.stages = {costs}}).step_time;
 }
 
 }  // namespace
@@ -103,10 +103,10 @@ TEST_CASE("1f1b_plus_2 and 1f1b_plus_1 with a loss in two exchanges and in one: 
       costs.loss = sums;
       const double work = m * (1 + 2 * backward + sums);
       const double bubble = (p - 1) * (1 + 2 * backward);
-      const double at_once = makespan(with_loss(one_f_one_b({p, m}), LossRanks::all), costs);  // ranks wait for all
+      const double at_once = makespan(with_loss(one_f_one_b({p, m}), LossForm::on_all), costs);  // ranks wait for all
       for (const double makespan_in_parts :
-           {makespan(with_loss(one_f_one_b_plus_2({p, m}), LossRanks::in_two_exchanges), costs),
-            makespan(with_loss(one_f_one_b_plus_1({p, m}), LossRanks::in_one_exchange), costs)}) {
+           {makespan(with_loss(one_f_one_b_plus_2({p, m}), LossForm::in_two_exchanges), costs),
+            makespan(with_loss(one_f_one_b_plus_1({p, m}), LossForm::in_one_exchange), costs)}) {
         CHECK(makespan_in_parts > work + bubble - 1e-9);
         CHECK(makespan_in_parts < work + bubble + 3 * (1 + 2 * backward) + sums);
         CHECK(makespan_in_parts < at_once);
@@ -133,14 +133,14 @@ TEST_CASE(
   CHECK(last[3].begin == 115);
   CHECK(last[4].begin == 1115);
   CHECK(first[4].begin == 1117);
-  CHECK(simulation.makespan == 1119);
+  CHECK(simulation.step_time == 1119);
   // A slow rank's S delays the T of all, and no more.
   all.speed = {0.5};
   CHECK(simulate(schedule, all).timeline.ranks[1][3].begin == 1 + 2 + 10 + 6 + 100);
 }
 
 TEST_CASE("in one exchange the last stage's backward waits for the S of all ranks, and T for nothing else") {
-  Schedule schedule = with_loss(one_f_one_b({2, 1}), LossRanks::in_one_exchange);
+  Schedule schedule = with_loss(one_f_one_b({2, 1}), LossForm::in_one_exchange);
   std::vector<Action>& last = schedule.ranks[1];
   CHECK(text_of(schedule, 1) == "1F0 1J0 1S0 1T0 1B0");
   std::swap(last[3], last[4]);  // B before T
@@ -178,10 +178,11 @@ TEST_CASE("validate: the parts of a loss") {
     return changed(rank,
                    [&](std::vector<Action>& list) { list.erase(list.begin() + place_of(schedule, rank, action)); });
   };
-  CHECK(without(0, {loss_gather, 1, 0}) == "0/2: 1S0: before its input 1J0");
+  CHECK(without(0, {loss_broadcast, 1, 0}) == "0/2: 1S0: before its input 1J0");
   const Schedule of_last = [&] {
     Schedule wrong = one_f_one_b({2, 1});
-    wrong.ranks[1] = {{forward, 1, 0}, {loss_gather, 1, 0}, {loss_sums, 1, 0}, {loss_gradient, 1, 0}, {backward, 1, 0}};
+    wrong.ranks[1] = {
+        {forward, 1, 0}, {loss_broadcast, 1, 0}, {loss_sums, 1, 0}, {loss_gradient, 1, 0}, {backward, 1, 0}};
     return wrong;
   }();
   CHECK(fault_of(of_last) == "0/2: 1J0: is missing");
@@ -199,9 +200,9 @@ TEST_CASE("validate: the parts of a loss") {
   CHECK(changed(1, [](std::vector<Action>& list) { std::swap(list[0], list[1]); }) == "1/0: 1J0: before its input 1F0");
   Schedule wrong = with_parts(gpipe({2, 2}));
   std::vector<Action>& list = wrong.ranks[0];
-  const std::ptrdiff_t second = place_of(wrong, 0, {loss_gather, 1, 1});
+  const std::ptrdiff_t second = place_of(wrong, 0, {loss_broadcast, 1, 1});
   list.erase(list.begin() + second);
-  list.insert(list.begin(), {loss_gather, 1, 1});
+  list.insert(list.begin(), {loss_broadcast, 1, 1});
   CHECK(fault_of(wrong) == "1/1: 1J0: rank 0 takes 1J1 first");
 }
 

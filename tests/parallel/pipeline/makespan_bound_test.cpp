@@ -16,7 +16,7 @@ constexpr double unlimited_memory = std::numeric_limits<double>::infinity();
 
 double bound(std::vector<int> rank_of, int micro_batches, double memory, const StageCosts& rank = {},
              double latency = 0) {
-  std::vector<StageCosts> costs = shared_by_stages(rank, rank_of);
+  std::vector<StageCosts> costs = costs_per_stage(rank, rank_of);
   return makespan_bound(
       scheduling_problem(micro_batches, std::move(rank_of), std::move(costs), {.latency = latency}, memory));
 }

@@ -40,7 +40,7 @@ std::string transfers(const Simulation& simulation) {
 }
 
 Simulation simulated(const Schedule& schedule, double cost) {
-  return simulate(schedule, {.stages = shared_by_stages({.offload = cost}, schedule.rank_of)});
+  return simulate(schedule, {.stages = costs_per_stage({.offload = cost}, schedule.rank_of)});
 }
 
 double largest(const std::vector<double>& values) {
@@ -88,12 +88,13 @@ TEST_CASE("with_offload: half is every second micro-batch of one stage, and of s
   const Schedule folded = with_offload(make_schedule("zb_v", {4, 8, 2}), Offload::half);
   for (std::size_t rank = 0; rank < 4; ++rank)
     for (const Action& action : folded.ranks[rank])
-      if (is_transfer(action.kind)) CHECK(action.stage == static_cast<int>(rank));
+      if (is_offload_or_load(action.kind)) CHECK(action.stage == static_cast<int>(rank));
   CHECK(count(folded, offload) > 16);
   // The first of a rank's three stages waits longest, the last least; the middle one offloads every second micro-batch.
   const Schedule looped = with_offload(make_schedule("looped_bfs", {2, 4, 3}), Offload::half);
   for (const Action& action : looped.ranks[0])
-    if (is_transfer(action.kind)) CHECK((action.stage == 0 || (action.stage == 2 && action.micro_batch % 2 == 0)));
+    if (is_offload_or_load(action.kind))
+      CHECK((action.stage == 0 || (action.stage == 2 && action.micro_batch % 2 == 0)));
 }
 
 TEST_CASE("with_offload: what the backward needs soon stays") {
@@ -126,7 +127,7 @@ TEST_CASE("simulation: transfers follow one another on the rank's link, and a ba
       simulate(one_rank(), {.stages = {{.forward = 2, .backward_input = 3, .backward_weight = 4, .offload = 3}}});
   CHECK(transfers(simulation) == "0O0 2-5  0O1 5-8  0L0 8-11  0O2 11-14  0L1 14-17  0L2 18-21");
   CHECK(simulation.timeline.ranks[0][3].begin == 11);
-  CHECK(simulation.makespan == 32);
+  CHECK(simulation.step_time == 32);
 }
 
 TEST_CASE("simulation: activations leave at the end of O and count again from the begin of L") {
@@ -147,19 +148,19 @@ TEST_CASE("simulation: in 1f1b offloading is free up to k = 1, and from then on 
   const Schedule whole = one_f_one_b({8, 32});
   const Schedule half = with_offload(whole, Offload::half);
   const Schedule all = with_offload(whole, Offload::all);
-  const double makespan = simulated(whole, 0).makespan;
+  const double makespan = simulated(whole, 0).step_time;
   CHECK(largest(simulated(whole, 0).peak_activations) == 8);
   // k = 2 * cost / (F + I + W)
   for (const double cost : {0.25, 0.75, 1.0, 1.5}) {
     CAPTURE(cost);
-    CHECK(simulated(half, cost).makespan == makespan);
-    CHECK(simulated(all, cost).makespan == makespan);
+    CHECK(simulated(half, cost).step_time == makespan);
+    CHECK(simulated(all, cost).step_time == makespan);
   }
   CHECK(largest(simulated(all, 0.75).peak_activations) == 2);
   CHECK(largest(simulated(all, 1.5).peak_activations) == 4);
   CHECK(largest(simulated(half, 0.75).peak_activations) == 5);
-  CHECK(simulated(all, 3).makespan > 1.7 * makespan);
-  CHECK(simulated(half, 3).makespan < 1.4 * makespan);
+  CHECK(simulated(all, 3).step_time > 1.7 * makespan);
+  CHECK(simulated(half, 3).step_time < 1.4 * makespan);
 }
 
 TEST_CASE("simulation: the table of docs/pipelines.md, for 8 ranks and 32 micro-batches") {
@@ -190,7 +191,7 @@ TEST_CASE("simulation: the table of docs/pipelines.md, for 8 ranks and 32 micro-
       CAPTURE(i);
       const auto [mode, k] = settings[i];
       const Simulation offloaded = simulated(with_offload(schedule, mode), 1.5 * k);
-      CHECK(std::abs(offloaded.makespan / whole.makespan - row.offloaded[i].first) < 0.0006);
+      CHECK(std::abs(offloaded.step_time / whole.step_time - row.offloaded[i].first) < 0.0006);
       CHECK(largest(offloaded.peak_activations) == row.offloaded[i].second);
     }
   }
@@ -200,7 +201,7 @@ TEST_CASE("simulation: at k = 0.5 offloading everything costs at most 1 %, whate
   for (const ScheduleType& type : schedule_types()) {
     const Schedule schedule = make_schedule(type.name, {8, 32, type.min_chunks});
     CHECK_MESSAGE(
-        simulated(with_offload(schedule, Offload::all), 0.75).makespan < 1.01 * simulated(schedule, 0).makespan,
+        simulated(with_offload(schedule, Offload::all), 0.75).step_time < 1.01 * simulated(schedule, 0).step_time,
         type.name);
   }
 }
@@ -211,7 +212,7 @@ TEST_CASE("simulation: half of a rank's stages, those that wait longest, are mor
     const Schedule whole = make_schedule(name, {8, 32, 2});
     const Simulation before = simulated(whole, 0);
     const Simulation after = simulated(with_offload(whole, Offload::half), 0.75);
-    CHECK(after.makespan == before.makespan);
+    CHECK(after.step_time == before.step_time);
     CHECK(largest(after.peak_activations) < 0.45 * largest(before.peak_activations));
   }
 }
@@ -223,7 +224,7 @@ TEST_CASE("simulation: no schedule holds more with offloading, and none is faste
       for (const Offload mode : {Offload::half, Offload::all})
         for (const double cost : {0.0, 1.0}) {
           const Simulation offloaded = simulated(with_offload(schedule, mode), cost);
-          REQUIRE(offloaded.makespan >= whole.makespan);
+          REQUIRE(offloaded.step_time >= whole.step_time);
           for (std::size_t rank = 0; rank < whole.peak_activations.size(); ++rank)
             REQUIRE(offloaded.peak_activations[rank] <= whole.peak_activations[rank]);
         }

@@ -18,7 +18,7 @@ TEST_CASE("schedule csv: one row per rank, without recomputation, loss and messa
   const Schedule schedule = one_f_one_b({2, 2});
   const std::string text = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
   CHECK(to_csv(schedule) == text);
-  CHECK(to_csv(with_communication(with_loss(with_recompute(schedule, Recompute::always), LossRanks::all))) == text);
+  CHECK(to_csv(with_communication(with_loss(with_recompute(schedule, Recompute::always), LossForm::on_all))) == text);
   CHECK(from_csv(text, "f") == schedule);
 }
 

@@ -34,7 +34,7 @@ SimulationCosts costs_of(const Costs& costs, int chunks) {
 
 /// The most time that a rank idles between the first begin of all ranks and the last end.
 double bubble(const Simulation& simulation) {
-  double min_busy = simulation.makespan;
+  double min_busy = simulation.step_time;
   for (const auto& rank : simulation.timeline.ranks) {
     double busy = 0;
     double end = 0;
@@ -44,7 +44,7 @@ double bubble(const Simulation& simulation) {
     }
     min_busy = std::min(min_busy, busy);
   }
-  return simulation.makespan - min_busy;
+  return simulation.step_time - min_busy;
 }
 
 const std::vector<Costs> cost_cases{{1, 1, 1}, {10, 12, 7}, {2, 3, 1}};

@@ -38,14 +38,14 @@ std::string fastest(int micro_batches, int copies, double memory, double transfe
     const std::optional<Schedule> schedule = made(type, micro_batches);
     if (!schedule || schedule->copies() != copies) continue;
     SimulationCosts costs;
-    costs.stages = shared_by_stages(StageCosts(), schedule->rank_of);
+    costs.stages = costs_per_stage(StageCosts(), schedule->rank_of);
     costs.transfer = [transfer](int, int) { return TransferCosts{.latency = transfer}; };
     const Simulation simulation = simulate(*schedule, costs);
     const double peak = *std::max_element(simulation.peak_activations.begin(), simulation.peak_activations.end());
     if (peak > memory + 1e-9) continue;
-    const bool is_faster = simulation.makespan < best.makespan - 1e-9;
-    if (is_faster || (simulation.makespan < best.makespan + 1e-9 && peak < best.memory - 1e-9))
-      best = {simulation.makespan, peak, type.name};
+    const bool is_faster = simulation.step_time < best.makespan - 1e-9;
+    if (is_faster || (simulation.step_time < best.makespan + 1e-9 && peak < best.memory - 1e-9))
+      best = {simulation.step_time, peak, type.name};
   }
   return fmt::format("`{}` {:.4g}", best.name, best.makespan);
 }

@@ -61,33 +61,33 @@ TEST_CASE("with_recompute: an overlapped pair stays together, R before it") {
 }
 
 TEST_CASE("with_loss: on the last stage's rank alone, H follows its F") {
-  const Schedule schedule = with_loss(one_f_one_b({2, 3}), LossRanks::last_stage);
+  const Schedule schedule = with_loss(one_f_one_b({2, 3}), LossForm::on_last_stage);
   CHECK(text(schedule, 0) == "0F0 0F1 0B0 0F2 0B1 0B2");
   CHECK(text(schedule, 1) == "1F0 1H0 1B0 1F1 1H1 1B1 1F2 1H2 1B2");
 }
 
 TEST_CASE("with_loss: a loss on all ranks stands between forward and backward if every rank has such a point") {
-  const Schedule schedule = with_loss(with_recompute(gpipe({2, 2}), Recompute::always), LossRanks::all);
+  const Schedule schedule = with_loss(with_recompute(gpipe({2, 2}), Recompute::always), LossForm::on_all);
   CHECK(text(schedule, 0) == "0F0 0F1 1H0 1H1 0R0 0B0 0R1 0B1");
   CHECK(text(schedule, 1) == "1F0 1F1 1H0 1H1 1R0 1B0 1R1 1B1");
 }
 
 TEST_CASE("with_loss: otherwise a loss on all ranks stands where the last stage's F has ended") {
-  const Schedule schedule = with_loss(one_f_one_b({2, 3}), LossRanks::all);
+  const Schedule schedule = with_loss(one_f_one_b({2, 3}), LossForm::on_all);
   CHECK(text(schedule, 0) == "0F0 0F1 1H0 0B0 1H1 0F2 0B1 1H2 0B2");
   CHECK(text(schedule, 1) == "1F0 1H0 1B0 1F1 1H1 1B1 1F2 1H2 1B2");
   CHECK(walk(schedule).complete(schedule));
 }
 
 TEST_CASE("with_loss: the H of eager_1f1b divide it into periods without messages that are needed in the same period") {
-  const Schedule schedule = with_loss(eager_1f1b({3, 6}), LossRanks::all);
+  const Schedule schedule = with_loss(eager_1f1b({3, 6}), LossForm::on_all);
   CHECK(text(schedule, 0) == "0F0 0F1 0F2 2H0 0F3 2H1 0F4 2H2 0B0 0F5 2H3 0B1 2H4 0B2 2H5 0B3 0B4 0B5");
   CHECK(text(schedule, 1) == "1F0 1F1 2H0 1F2 2H1 1B0 1F3 2H2 1B1 1F4 2H3 1B2 1F5 2H4 1B3 2H5 1B4 1B5");
   CHECK(text(schedule, 2) == "2F0 2H0 2B0 2F1 2H1 2B1 2F2 2H2 2B2 2F3 2H3 2B3 2F4 2H4 2B4 2F5 2H5 2B5");
 }
 
 TEST_CASE("with_loss: H follows the last stage's F where weight parts fill the gaps: by periods, zb_h2 takes 22") {
-  CHECK(simulate(with_loss(zb_h2({3, 6}), LossRanks::all), {}).makespan == 20);
+  CHECK(simulate(with_loss(zb_h2({3, 6}), LossForm::on_all), {}).step_time == 20);
 }
 
 TEST_CASE("with_loss: a head on all ranks adds m times its own time to eager_1f1b, for all costs of F, B and H") {
@@ -103,7 +103,7 @@ TEST_CASE("with_loss: a head on all ranks adds m times its own time to eager_1f1
       costs.backward_weight = backward;
       costs.loss = loss;
       const auto makespan = [&](const Schedule& schedule) {
-        return simulate(with_loss(schedule, LossRanks::all), {{costs}}).makespan;
+        return simulate(with_loss(schedule, LossForm::on_all), {{costs}}).step_time;
       };
       CHECK(makespan(eager_1f1b({p, m})) == close_to((m + p - 1) * (2 + 2 * backward) + m * loss));
       // The periods of 1f1b have equally much work if F and B take equally long.

@@ -2,6 +2,7 @@
 #include "parallel/pipeline/search/schedule_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -16,30 +17,30 @@ namespace heddle::test {
 
 namespace {
 
-SearchSpace space(int ranks, int micro_batches, const StageCosts& costs = {}) {
-  SearchSpace space;
+ScheduleSearchSpace space(int ranks, int micro_batches, const StageCosts& costs = {}) {
+  ScheduleSearchSpace space;
   space.ranks = ranks;
   space.micro_batches = micro_batches;
-  space.max_micro_batches = micro_batches;
+  space.max_tried_micro_batches = micro_batches;
   space.costs = costs;
   space.effort = 0.02;  // enough for what is checked here
   return space;
 }
 
-const WeighedSchedule* find(const std::vector<WeighedSchedule>& weighed, std::string_view name, int micro_batches,
-                            int chunks) {
-  const auto found = std::find_if(weighed.begin(), weighed.end(), [&](const WeighedSchedule& w) {
+const ScheduleCandidate* find(const std::vector<ScheduleCandidate>& candidates, std::string_view name,
+                              int micro_batches, int chunks) {
+  const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const ScheduleCandidate& w) {
     return w.name == name && w.shape.micro_batches == micro_batches && w.shape.chunks == chunks;
   });
-  return found == weighed.end() ? nullptr : &*found;
+  return found == candidates.end() ? nullptr : &*found;
 }
 
-const WeighedSchedule& best(const std::vector<WeighedSchedule>& weighed, bool is_named) {
-  return *std::find_if(weighed.begin(), weighed.end(),
-                       [&](const WeighedSchedule& w) { return w.is_named == is_named; });
+const ScheduleCandidate& best(const std::vector<ScheduleCandidate>& candidates, bool is_named) {
+  return *std::find_if(candidates.begin(), candidates.end(),
+                       [&](const ScheduleCandidate& w) { return w.is_named == is_named; });
 }
 
-/// The costs of every stage: forward, and backward.
+/// Whether each stage's F, and its backwards, are in the order of the micro-batches.
 bool visits_in_order(const Schedule& schedule) {
   std::vector<int> forward(schedule.rank_of.size());
   std::vector<int> backward(schedule.rank_of.size());
@@ -55,16 +56,16 @@ bool visits_in_order(const Schedule& schedule) {
 }  // namespace
 
 TEST_CASE("every schedule of the search can be executed, in the order of the micro-batches, and costs what it says") {
-  SearchSpace searched = space(4, 8, {.forward = 3, .backward_input = 4, .backward_weight = 2});
-  searched.transfer = {.latency = 0.5, .occupies = 0.25};
+  ScheduleSearchSpace searched = space(4, 8, {.forward = 3, .backward_input = 4, .backward_weight = 2});
+  searched.transfer = {.latency = 0.5, .occupancy = 0.25};
   for (const std::optional<double> memory : {std::optional<double>{}, std::optional<double>{3}}) {
     searched.memory = memory;
-    for (const WeighedSchedule& w : search_schedules(searched).schedules) {
+    for (const ScheduleCandidate& w : search_schedules(searched).schedules) {
       CAPTURE(w.name);
       CHECK(!validate(w.schedule));
       CHECK(visits_in_order(w.schedule));
       const Simulation simulation = simulate(w.schedule, costs_of(searched, w.schedule));
-      CHECK(simulation.makespan == w.makespan);
+      CHECK(simulation.step_time == w.makespan);
       CHECK(*std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end()) == w.peak_memory);
       CHECK(w.fits == (!memory || w.peak_memory <= *memory + 1e-6));
       CHECK(w.schedule.micro_batches == w.shape.micro_batches);
@@ -74,42 +75,43 @@ TEST_CASE("every schedule of the search can be executed, in the order of the mic
 }
 
 TEST_CASE("schedules that fit come first, sorted by time; then those that do not fit, sorted by memory") {
-  SearchSpace searched = space(4, 8);
+  ScheduleSearchSpace searched = space(4, 8);
   searched.memory = 3;
-  const std::vector<WeighedSchedule> weighed = search_schedules(searched).schedules;
+  const std::vector<ScheduleCandidate> candidates = search_schedules(searched).schedules;
   bool fits = true;
-  for (std::size_t i = 0; i < weighed.size(); ++i) {
-    CHECK((fits || !weighed[i].fits));
-    if (i > 0 && fits == weighed[i].fits)
-      CHECK((fits ? weighed[i - 1].makespan <= weighed[i].makespan + 1e-6
-                  : weighed[i - 1].peak_memory <= weighed[i].peak_memory + 1e-6));
-    fits = weighed[i].fits;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    CHECK((fits || !candidates[i].fits));
+    if (i > 0 && fits == candidates[i].fits)
+      CHECK((fits ? candidates[i - 1].makespan <= candidates[i].makespan + 1e-6
+                  : candidates[i - 1].peak_memory <= candidates[i].peak_memory + 1e-6));
+    fits = candidates[i].fits;
   }
-  CHECK(weighed.front().fits);
-  CHECK(!weighed.back().fits);
+  CHECK(candidates.front().fits);
+  CHECK(!candidates.back().fits);
 }
 
 TEST_CASE("all named schedules with one copy of each stage are compared, with every number of stages that they take") {
-  const std::vector<WeighedSchedule> weighed = search_schedules(space(2, 4)).schedules;
+  const std::vector<ScheduleCandidate> candidates = search_schedules(space(2, 4)).schedules;
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
-    CHECK((find(weighed, type.name, 4, std::max(1, type.min_chunks)) != nullptr) == (type.copies == 1));
+    CHECK((find(candidates, type.name, 4, std::max(1, type.min_chunks)) != nullptr) == (type.copies == 1));
   }
-  for (int chunks = 1; chunks <= 4; ++chunks) CHECK(find(weighed, "looped_bfs", 4, chunks) != nullptr);
-  SearchSpace one_stage = space(2, 4);
+  for (int chunks = 1; chunks <= 4; ++chunks) CHECK(find(candidates, "looped_bfs", 4, chunks) != nullptr);
+  ScheduleSearchSpace one_stage = space(2, 4);
   one_stage.max_chunks = 1;
-  for (const WeighedSchedule& w : search_schedules(one_stage).schedules) CHECK(w.shape.chunks == 1);
+  for (const ScheduleCandidate& w : search_schedules(one_stage).schedules) CHECK(w.shape.chunks == 1);
 }
 
 TEST_CASE("different numbers of micro-batches have the costs of the step's samples") {
-  SearchSpace searched = space(2, 4, {.forward = 2, .backward_input = 3, .backward_weight = 4, .activations = 10});
-  searched.max_micro_batches = 8;
-  searched.transfer = {.latency = 1, .occupies = 1};
-  const std::vector<WeighedSchedule> weighed = search_schedules(searched).schedules;
-  const auto gpipe = [&](int m) { return find(weighed, "gpipe", m, 1); };
+  ScheduleSearchSpace searched =
+      space(2, 4, {.forward = 2, .backward_input = 3, .backward_weight = 4, .activations = 10});
+  searched.max_tried_micro_batches = 8;
+  searched.transfer = {.latency = 1, .occupancy = 1};
+  const std::vector<ScheduleCandidate> candidates = search_schedules(searched).schedules;
+  const auto gpipe = [&](int m) { return find(candidates, "gpipe", m, 1); };
   REQUIRE((gpipe(2) && gpipe(4) && gpipe(8)));
-  CHECK(find(weighed, "gpipe", 3, 1) == nullptr);
-  CHECK(find(weighed, "gpipe", 1, 1) == nullptr);  // fewer than ranks
+  CHECK(find(candidates, "gpipe", 3, 1) == nullptr);
+  CHECK(find(candidates, "gpipe", 1, 1) == nullptr);  // fewer than ranks
   // (m + 1) times a micro-batch, and a transfer there and back: 1 + 4 / m each.
   CHECK(gpipe(4)->makespan == close_to(5 * 9 + 2 * 2));
   CHECK(gpipe(2)->makespan == close_to(3 * 18 + 2 * 3));
@@ -118,32 +120,32 @@ TEST_CASE("different numbers of micro-batches have the costs of the step's sampl
 }
 
 TEST_CASE("the searched schedule is faster where no named one accounts for the costs or the memory") {
-  const auto gain = [](const SearchSpace& searched) {
-    const std::vector<WeighedSchedule> weighed = search_schedules(searched).schedules;
-    REQUIRE(best(weighed, false).fits);
-    return 1 - best(weighed, false).makespan / best(weighed, true).makespan;
+  const auto gain = [](const ScheduleSearchSpace& searched) {
+    const std::vector<ScheduleCandidate> candidates = search_schedules(searched).schedules;
+    REQUIRE(best(candidates, false).fits);
+    return 1 - best(candidates, false).makespan / best(candidates, true).makespan;
   };
-  SearchSpace tight = space(8, 32);
+  ScheduleSearchSpace tight = space(8, 32);
   tight.memory = 6;
   CHECK(gain(tight) > 0.05);
-  SearchSpace profiled = space(8, 24, {.forward = 18522, .backward_input = 18086, .backward_weight = 9337});
+  ScheduleSearchSpace profiled = space(8, 24, {.forward = 18522, .backward_input = 18086, .backward_weight = 9337});
   profiled.transfer.latency = 601;
   CHECK(gain(profiled) > 0.02);
 }
 
 TEST_CASE("if a named schedule is the best, it comes first") {
-  SearchSpace searched = space(8, 32);
+  ScheduleSearchSpace searched = space(8, 32);
   searched.max_chunks = 1;
   CHECK(search_schedules(searched).schedules.front().is_named);
 }
 
 TEST_CASE("with little memory, blocks and reordering beat the other ways to make a schedule") {
-  SearchSpace searched = space(8, 32);
+  ScheduleSearchSpace searched = space(8, 32);
   searched.max_chunks = 2;
   for (const auto& [memory, most] : {std::pair(4.0, 107.5), std::pair(5.0, 104.5), std::pair(6.0, 101.5)}) {
     CAPTURE(memory);
     searched.memory = memory;
-    const WeighedSchedule best = search_schedules(searched).schedules.front();
+    const ScheduleCandidate best = search_schedules(searched).schedules.front();
     CHECK(best.makespan <= most);
     CHECK((best.name.ends_with(", block") || best.name.ends_with(", reordered")));
   }
@@ -154,23 +156,23 @@ TEST_CASE("no schedule that fits is below the bound, and none is left to find wh
     for (const StageCosts& costs :
          {StageCosts{}, StageCosts{.forward = 3, .backward_input = 4, .backward_weight = 2}}) {
       CAPTURE(memory);
-      SearchSpace searched = space(4, 8, costs);
+      ScheduleSearchSpace searched = space(4, 8, costs);
       searched.memory = memory;
       searched.transfer.latency = 0.25;
-      const SearchResult result = search_schedules(searched);
+      const ScheduleSearchResult result = search_schedules(searched);
       CHECK(result.schedules.front().fits);
       CHECK(result.bound >= 8 * (costs.forward + costs.backward_input + costs.backward_weight));
-      for (const WeighedSchedule& w : result.schedules)
+      for (const ScheduleCandidate& w : result.schedules)
         if (w.fits) CHECK(w.makespan >= result.bound * (1 - 1e-9));
     }
-  const SearchResult roomy = search_schedules(space(4, 8));
+  const ScheduleSearchResult roomy = search_schedules(space(4, 8));
   CHECK(roomy.schedules.front().makespan == close_to(roomy.bound));
 }
 
 TEST_CASE("a search that is ended early has the best schedules so far, and the same bound") {
-  SearchSpace searched = space(8, 16);
+  ScheduleSearchSpace searched = space(8, 16);
   searched.memory = 4;
-  const SearchResult whole = search_schedules(searched);
+  const ScheduleSearchResult whole = search_schedules(searched);
   CHECK(!whole.is_interrupted);
   CHECK(whole.tried.named > 20);
   CHECK(whole.tried.placements > 1);
@@ -185,19 +187,21 @@ TEST_CASE("a search that is ended early has the best schedules so far, and the s
     CAPTURE(most);
     bool is_ended = false;
     int calls_after_the_end = 0;
-    const SearchResult result = search_schedules(searched, [&](const SearchTried& tried) {
-      calls_after_the_end += is_ended ? 1 : 0;
-      is_ended = tried.schedules() >= most;
-      return !is_ended;
-    });
+    const ScheduleSearchOptions options{.on_progress =
+                                            [&](const ScheduleSearchProgress& tried) {
+                                              calls_after_the_end += is_ended ? 1 : 0;
+                                              is_ended = tried.schedules() >= most;
+                                            },
+                                        .is_interrupted = [&] { return is_ended; }};
+    const ScheduleSearchResult result = search_schedules(searched, options);
     CHECK(calls_after_the_end == 0);
     CHECK(result.is_interrupted == is_ended);
     CHECK(is_ended == (most < whole.tried.schedules()));
     CHECK(result.bound == whole.bound);
     CHECK(result.tried.named <= std::max(std::int64_t{1}, most));
     REQUIRE(!result.schedules.empty());
-    for (const WeighedSchedule& w : result.schedules) CHECK(!validate(w.schedule));
-    const WeighedSchedule& front = result.schedules.front();
+    for (const ScheduleCandidate& w : result.schedules) CHECK(!validate(w.schedule));
+    const ScheduleCandidate& front = result.schedules.front();
     if (front.fits) CHECK(front.makespan <= best + 1e-9);
     if (front.fits) best = front.makespan;
   }
@@ -207,7 +211,7 @@ TEST_CASE("a search that is ended early has the best schedules so far, and the s
 TEST_CASE("two searches give the same result") {
   const auto names = [] {
     std::vector<std::string> all;
-    for (const WeighedSchedule& w : search_schedules(space(4, 8)).schedules) all.push_back(w.name);
+    for (const ScheduleCandidate& w : search_schedules(space(4, 8)).schedules) all.push_back(w.name);
     return all;
   };
   CHECK(names() == names());
@@ -219,7 +223,7 @@ TEST_CASE("one rank, one micro-batch and costs of zero are searched, too") {
   CHECK(search_schedules(space(2, 2, nothing)).schedules.front().makespan == 0);
   CHECK_THROWS_WITH_AS(search_schedules(space(0, 1)), "search: expected at least 1 rank and 1 micro-batch, got 0 and 1",
                        InputError);
-  SearchSpace deep = space(16, 64);
+  ScheduleSearchSpace deep = space(16, 64);
   deep.max_chunks = 64;
   CHECK_THROWS_WITH_AS(search_schedules(deep),
                        "search: expected at most 262144 cells to try in all, got 3727360 of 16 ranks, up to 64 "
@@ -227,21 +231,24 @@ TEST_CASE("one rank, one micro-batch and costs of zero are searched, too") {
                        InputError);
 }
 
-TEST_CASE("list schedules: the warm-up opens the step, and memory holds back") {
-  const std::vector<StageCosts> costs(3);
-  const auto made = [&](const ListRules& rules) { return list_schedule({0, 1, 2}, 6, costs, {}, rules); };
-  for (const int warm_up : {1, 2, 3, 5}) {
-    const std::optional<Schedule> schedule = made({.warm_up = warm_up});
+TEST_CASE("list schedules: the micro-batches in flight open the step, and memory holds back") {
+  constexpr double unlimited = std::numeric_limits<double>::infinity();
+  const auto made = [](int max_in_flight, double memory) {
+    const std::vector<StageCosts> costs(3);
+    return list_schedule(scheduling_problem(6, {0, 1, 2}, costs, {}, memory), {.max_in_flight = max_in_flight});
+  };
+  for (const int max_in_flight : {1, 2, 3, 5}) {
+    const std::optional<Schedule> schedule = made(max_in_flight, unlimited);
     REQUIRE(schedule);
     CHECK(!validate(*schedule));
     const auto first_backward = std::find_if(schedule->ranks[0].begin(), schedule->ranks[0].end(),
                                              [](const Action& action) { return action.kind != ActionKind::forward; });
-    CHECK(first_backward - schedule->ranks[0].begin() == warm_up);
+    CHECK(first_backward - schedule->ranks[0].begin() == max_in_flight);
   }
-  const std::optional<Schedule> tight = made({.warm_up = 6, .memory = 2});
+  const std::optional<Schedule> tight = made(6, 2);
   REQUIRE(tight);
   for (const double peak : simulate(*tight, {}).peak_memory) CHECK(peak <= 2);
-  CHECK(!made({.warm_up = 6, .memory = 0.5}));
+  CHECK(!made(6, 0.5));
 }
 
 }  // namespace heddle::test

@@ -139,7 +139,7 @@ void check_passes(const Schedule& schedule) {
   REQUIRE(from_csv(to_csv(schedule), "written") == schedule);
   for (const Recompute recompute : {Recompute::never, Recompute::always, Recompute::except_last}) {
     const Schedule recomputed = with_recompute(schedule, recompute);
-    for (const LossRanks loss : {LossRanks::last_stage, LossRanks::all}) {
+    for (const LossForm loss : {LossForm::on_last_stage, LossForm::on_all}) {
       const Schedule lossy = with_loss(recomputed, loss);
       REQUIRE(fault_of(lossy) == "");
       for (const Receives receives : {Receives::at_use, Receives::early}) {
@@ -151,7 +151,7 @@ void check_passes(const Schedule& schedule) {
     const Schedule offloaded = with_offload(schedule, offload);
     REQUIRE(fault_of(offloaded) == "");
     REQUIRE(from_csv(to_csv(offloaded), "written") == offloaded);
-    for (const LossRanks loss : {LossRanks::last_stage, LossRanks::all})
+    for (const LossForm loss : {LossForm::on_last_stage, LossForm::on_all})
       for (const Receives receives : {Receives::at_use, Receives::early})
         REQUIRE(fault_of(with_communication(with_loss(offloaded, loss), receives)) == "");
   }
@@ -210,7 +210,7 @@ TEST_CASE(
   CHECK(fault_of(empty_schedule_of_two_copies(3, looped_stages(4, 1))) ==
         "0/0: two copies of each stage need an even number of micro-batches, there are 3");
   // Each last stage's rank has the losses of its own micro-batches.
-  const Schedule lossy = with_loss(schedule, LossRanks::last_stage);
+  const Schedule lossy = with_loss(schedule, LossForm::on_last_stage);
   CHECK(fault_of(lossy) == "");
   CHECK(lossy.ranks[0][3] == Action{loss, 3, 1});
   CHECK(fault_of(without_cell(lossy, 0, 3)) == "0/3: 3B1: before its input 3H1");
@@ -232,7 +232,7 @@ TEST_CASE("validate: recomputation lies between forward and backward, the loss b
   CHECK(fault_of(in_parts({{forward, 0, 0}, {backward, 0, 0}, {recompute, 0, 0}})) == "0/2: 0R0: after its backward");
   CHECK(fault_of(in_parts({{loss, 0, 0}, {forward, 0, 0}, {backward, 0, 0}})) == "0/0: 0H0: before its input 0F0");
   CHECK(fault_of(in_parts({{forward, 0, 0}, {backward, 0, 0}, {loss, 0, 0}})) == "0/1: 0B0: before its input 0H0");
-  Schedule schedule = with_loss(small(), LossRanks::all);
+  Schedule schedule = with_loss(small(), LossForm::on_all);
   CHECK(fault_of(without_cell(schedule, 0, 2)) == "0/5: 1H0: is missing");
   CHECK(fault_of(with_cell(schedule, 0, 2, {loss, 0, 0})) == "0/2: 0H0: the loss follows the last stage, 1");
   CHECK(fault_of(with_cell(schedule, 0, 4, {loss, 1, 0})) == "0/4: 1H0: appears twice");
@@ -317,7 +317,7 @@ TEST_CASE("validate: ranks that wait for each other are named with their cells")
         "0/3: 0B0: deadlock: rank 0 waits in 0B0 for 1SEND_B0, rank 1 waits in 1F1 for 0SEND_F1");
 
   // The loss is a collective: rank 0 comes to that of micro-batch 0 only after a gradient that needs it.
-  Schedule lossy = with_loss(one_f_one_b({2, 3}), LossRanks::all);
+  Schedule lossy = with_loss(one_f_one_b({2, 3}), LossForm::on_all);
   std::swap(lossy.ranks[0][2], lossy.ranks[0][3]);
   CHECK(fault_of(lossy) == "0/2: 0B0: deadlock: rank 0 waits in 0B0 for 1B0, rank 1 waits in 1H0 for 1H0");
 }

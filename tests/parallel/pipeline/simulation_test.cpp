@@ -60,7 +60,7 @@ TEST_CASE("an action begins when the one before it has ended and its input is th
   const Simulation simulation = simulate(schedule, costs(two_three_four));
   CHECK(times(simulation, 0) == "0F0 0-2  0F1 2-4  0I0 7-10  0W0 10-14  0B1 20-27");
   CHECK(times(simulation, 1) == "1F0 2-4  1I0 4-7  1F1 7-9  1W0 9-13  1B1 13-20");
-  CHECK(simulation.makespan == 27);
+  CHECK(simulation.step_time == 27);
   CHECK(simulation.timeline.makespan() == 27);
   CHECK(simulation.timeline.idle_fraction() == close_to(1 - 36.0 / 54));
   // The busiest rank is busy for 18; rank 0's span is the longest.
@@ -70,7 +70,7 @@ TEST_CASE("an action begins when the one before it has ended and its input is th
 TEST_CASE("a message takes its time, queues on its link, and a link is one direction of a pair of ranks") {
   const Schedule schedule = by_hand(2, {0, 1}, {"0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1"});
   // 0F0 is sent from 2 to 7, and 0F1, ready at 4, from 7 to 12; each arrives 10 later. The other direction is free.
-  const Simulation simulation = simulate(schedule, costs(two_three_four, {.latency = 10, .occupies = 5}));
+  const Simulation simulation = simulate(schedule, costs(two_three_four, {.latency = 10, .occupancy = 5}));
   CHECK(times(simulation, 1) == "1F0 17-19  1F1 22-24  1B0 24-31  1B1 31-38");
   CHECK(times(simulation, 0) == "0F0 0-2  0F1 2-4  0B0 46-53  0B1 53-60");
 }
@@ -78,7 +78,7 @@ TEST_CASE("a message takes its time, queues on its link, and a link is one direc
 TEST_CASE("messages of several stages share the link of their ranks") {
   // Rank 0 has stages 0 and 2: what it sends is stage 0's output and stage 2's gradient.
   const Schedule schedule = by_hand(2, {0, 1, 0}, {"0F0 2F0 2B0 0F1 0B0 2F1 2B1 0B1", "1F0 1F1 1B0 1B1"});
-  const Simulation simulation = simulate(schedule, costs({}, {.latency = 0, .occupies = 10}));
+  const Simulation simulation = simulate(schedule, costs({}, {.latency = 0, .occupancy = 10}));
   CHECK(times(simulation, 0).starts_with("0F0 0-1  2F0 22-23  2B0 23-25  0F1 25-26"));
   // The gradient is sent from 25 to 35, stage 0's second output after it; back come 1F1, from 46 to 56, and 1B0.
   CHECK(times(simulation, 1) == "1F0 11-12  1F1 45-46  1B0 46-48  1B1 81-83");
@@ -107,7 +107,7 @@ TEST_CASE("lists with communication send where they say, and receive without blo
 }
 
 TEST_CASE("the communication pass changes no time, wherever it posts receives") {
-  const SimulationCosts given = costs(two_three_four, {.latency = 1, .occupies = 2});
+  const SimulationCosts given = costs(two_three_four, {.latency = 1, .occupancy = 2});
   for (const ScheduleType& type : schedule_types()) {
     CAPTURE(type.name);
     const Schedule schedule =
@@ -167,9 +167,9 @@ TEST_CASE("the optimizer follows a rank's last action, or the last of all ranks 
   const Schedule schedule = by_hand(1, {0, 1, 1}, {"0F0 0B0", "1F0 2F0 2B0 1B0"});
   SimulationCosts given = costs({.optimizer = 100});
   CHECK(simulate(schedule, given).timeline.makespan() == 9);
-  CHECK(simulate(schedule, given).makespan == 207);
+  CHECK(simulate(schedule, given).step_time == 207);
   given.barrier_before_optimizer = true;
-  CHECK(simulate(schedule, given).makespan == 209);
+  CHECK(simulate(schedule, given).step_time == 209);
 }
 
 TEST_CASE("activations are held from F to B or I, weight inputs from I to W") {
@@ -219,10 +219,10 @@ TEST_CASE("the bubbles that the Zero Bubble paper prints for profiled costs, to 
       const Schedule schedule =
           make_schedule(row.name, {.ranks = 8, .micro_batches = micro_batches, .chunks = row.chunks});
       SimulationCosts given = costs({}, {.latency = transfer});
-      given.stages = shared_by_stages(rank, schedule.rank_of);
+      given.stages = costs_per_stage(rank, schedule.rank_of);
       CHECK(std::abs(simulate(schedule, given).timeline.span_bubble() - row.bubble) < 0.00005);
       // Nor does it matter that messages queue on their link, where sends and receives stand, or which come early.
-      given.transfer = [transfer](int, int) { return TransferCosts{.occupies = transfer}; };
+      given.transfer = [transfer](int, int) { return TransferCosts{.occupancy = transfer}; };
       CHECK(std::abs(simulate(with_communication(schedule, Receives::early), given).timeline.span_bubble() -
                      row.bubble) < 0.00005);
     }
@@ -267,10 +267,10 @@ TEST_CASE("gpipe's bubble with recomputation: R belongs to backward, but the fir
     for (const int m : {1, 2, 5, 16}) {
       const StageCosts rank{.forward = 2, .backward_input = 3, .backward_weight = 4, .recompute = 2};
       const Schedule schedule = gpipe({.ranks = p, .micro_batches = m});
-      CHECK(simulate(with_recompute(schedule, Recompute::always), costs(rank)).makespan == m * 11 + (p - 1) * 9);
+      CHECK(simulate(with_recompute(schedule, Recompute::always), costs(rank)).step_time == m * 11 + (p - 1) * 9);
       // As formulas count it.
       const StageCosts whole{.forward = 2, .backward_input = 5, .backward_weight = 4};
-      CHECK(simulate(schedule, costs(whole)).makespan == (m + p - 1) * 11);
+      CHECK(simulate(schedule, costs(whole)).step_time == (m + p - 1) * 11);
     }
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("a rank's stages share its costs, but not what crosses a cut") {
                         .activations = 36,
                         .weight_inputs = 42,
                         .input = 7};
-  const std::vector<StageCosts> stages = shared_by_stages(rank, std::vector<int>{0, 1, 1, 0, 0});
+  const std::vector<StageCosts> stages = costs_per_stage(rank, std::vector<int>{0, 1, 1, 0, 0});
   REQUIRE(stages.size() == 5);
   CHECK(stages[0].forward == 2);
   CHECK(stages[1].backward_input == 6);
@@ -300,7 +300,7 @@ TEST_CASE("a rank's stages share its costs, but not what crosses a cut") {
 TEST_CASE("256 ranks and 4,096 micro-batches are simulated") {
   const Schedule schedule = one_f_one_b({.ranks = 256, .micro_batches = 4096});
   const Simulation simulation = simulate(schedule, {});
-  CHECK(simulation.makespan == 3.0 * (4096 + 255));
+  CHECK(simulation.step_time == 3.0 * (4096 + 255));
 }
 
 }  // namespace heddle::test

@@ -17,7 +17,8 @@ TEST_CASE("estimates of times agree with plans within a tenth, and those of byte
     "data": {"type": "synthetic_identities", "identities": 40, "image": [3, 64, 64]},
     "model": {"type": "resnet18", "embedding": 128}, "head": {"classes": 4000}, "pipeline": {"schedule": "1f1b"},
     "train": {"batch": 64, "micro_batches": 4}})");
-  const LayoutSpace space(experiment, 4, {Freedom::recompute, Freedom::offload, Freedom::norm_groups});
+  const LayoutSpace space(experiment, 4,
+                          {AllowedChange::recompute, AllowedChange::offload, AllowedChange::norm_groups});
   LayoutPlanner planner(open_datasets(experiment));
   LayoutEstimator estimator(space, planner.plan_serially(experiment));
   const std::vector<heddle::Layout> starts = space.starts();
@@ -33,7 +34,7 @@ TEST_CASE("estimates of times agree with plans within a tenth, and those of byte
 TEST_CASE("the estimates of many micro-batches, of which few are simulated, agree with plans") {
   Experiment experiment = small_mlp();
   experiment.train.batch = 256;
-  const LayoutSpace space(experiment, 4, {Freedom::micro_batches});
+  const LayoutSpace space(experiment, 4, {AllowedChange::micro_batches});
   LayoutPlanner planner(open_datasets(experiment));
   LayoutEstimator estimator(space, planner.plan_serially(experiment));
   int count = 0;
@@ -54,7 +55,7 @@ TEST_CASE("the estimates of small micro-batches, with large layers or a large he
   for (const bool is_head : {false, true}) {
     experiment.model.hidden = std::vector<std::int64_t>(4, is_head ? 64 : 1024);
     if (is_head) experiment.head = {.classes = 200'000};
-    const LayoutSpace space(experiment, 4, {Freedom::micro_batches});
+    const LayoutSpace space(experiment, 4, {AllowedChange::micro_batches});
     LayoutPlanner planner(open_datasets(experiment));
     LayoutEstimator estimator(space, planner.plan_serially(experiment));
     const std::vector<heddle::Layout> starts = space.starts();

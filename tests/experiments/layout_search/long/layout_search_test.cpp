@@ -22,7 +22,7 @@ namespace {
 const char* const replicated = R"({"classes": 100, "parallel": "replicated"})";
 
 LayoutSearchResult searched(const Experiment& experiment, const LayoutSearchOptions& options) {
-  return search_layouts(experiment, LayoutSpace(experiment, options.ranks, options.freedom), open_datasets(experiment),
+  return search_layouts(experiment, LayoutSpace(experiment, options.ranks, options.allowed), open_datasets(experiment),
                         options);
 }
 
@@ -40,7 +40,7 @@ Exhaustive planned_all(const Experiment& experiment, int ranks) {
     ++found.count;
     try {
       const LayoutFigures figures = planner.plan(space.experiment(layout));
-      CHECK(bound_seconds(experiment, ranks) <= figures.seconds);
+      CHECK(min_step_seconds(experiment, ranks) <= figures.seconds);
       found.bytes = std::min(found.bytes, figures.bytes);
       if (experiment.min_budget(ranks) == 0 || figures.fullness <= 1)
         found.seconds = std::min(found.seconds, figures.seconds);
@@ -78,7 +78,7 @@ TEST_CASE("a search finds the fastest layout of all, which it does not plan all"
     CHECK(result.best.front().figures.seconds == close_to(all.seconds).epsilon(1e-9));
     CHECK(result.planned < all.count);
     CHECK(result.bound <= all.seconds);
-    for (const WeighedLayout& best : result.best) CHECK(best.fits);
+    for (const LayoutCandidate& best : result.best) CHECK(best.fits);
   }
 }
 
@@ -98,8 +98,9 @@ TEST_CASE("the layouts of searched.json are those that a search finds") {
   for (const std::string setting : {"communication", "memory", "unequal", "head"}) {
     CAPTURE(setting);
     const auto fastest_from = [&](const std::string& start) {
-      const LayoutSearchResult result = searched(variant(setting + ", " + start),
-                                                 {.ranks = 8, .freedom = {Freedom::recompute, Freedom::micro_batches}});
+      const LayoutSearchResult result =
+          searched(variant(setting + ", " + start),
+                   {.ranks = 8, .allowed = {AllowedChange::recompute, AllowedChange::micro_batches}});
       REQUIRE_FALSE(result.best.empty());
       CHECK(result.best.front().is_planned());
       return result.best.front().figures.seconds;
@@ -127,21 +128,22 @@ TEST_CASE("every layout keeps the batch, the micro-batches and the parts that ba
     CHECK(layout.micro_batches == 4);
     CHECK(layout.recompute == Recompute::never);
   }
-  const LayoutSpace wider(experiment, 8, {Freedom::micro_batches});
+  const LayoutSpace wider(experiment, 8, {AllowedChange::micro_batches});
   for (const heddle::Layout& layout : wider.starts()) CHECK(layout.mesh.dp * layout.micro_batches == 8);
   std::set<std::int64_t> dp;
-  const LayoutSpace any_groups(experiment, 8, {Freedom::norm_groups});
+  const LayoutSpace any_groups(experiment, 8, {AllowedChange::norm_groups});
   for (const MeshConfig& mesh : any_groups.meshes()) dp.insert(mesh.dp);
   CHECK(dp == std::set<std::int64_t>{1, 2, 4, 8});
 }
 
 TEST_CASE("a change of one option leaves the others as they are, unless the mesh does not permit them") {
   const Experiment experiment = small_convolutions(R"({"classes": 100})");
-  const LayoutSpace space(experiment, 4,
-                          {Freedom::recompute, Freedom::offload, Freedom::micro_batches, Freedom::norm_groups});
+  const LayoutSpace space(
+      experiment, 4,
+      {AllowedChange::recompute, AllowedChange::offload, AllowedChange::micro_batches, AllowedChange::norm_groups});
   for (const LayoutOption option : all_of<LayoutOption>) {
     CAPTURE(name_of(option));
-    const std::vector<heddle::Layout> changes = space.changes(space.written(), option);
+    const std::vector<heddle::Layout> changes = space.neighbours(space.written(), option);
     // The planner may find no placements of its own; only the work of fused logits can be divided.
     if (option != LayoutOption::placements && option != LayoutOption::head_work) CHECK_FALSE(changes.empty());
     for (const heddle::Layout& changed : changes)
@@ -154,14 +156,17 @@ TEST_CASE("a change of one option leaves the others as they are, unless the mesh
 
 TEST_CASE("offloading is tried where it is allowed, and where a pipeline keeps activations") {
   const Experiment experiment = small_convolutions(R"({"classes": 100})");
-  CHECK(LayoutSpace(experiment, 4, {Freedom::recompute}).changes({.mesh = {.pp = 4}}, LayoutOption::offload).empty());
-  const LayoutSpace space(experiment, 4, {Freedom::recompute, Freedom::offload, Freedom::norm_groups});
+  CHECK(LayoutSpace(experiment, 4, {AllowedChange::recompute})
+            .neighbours({.mesh = {.pp = 4}}, LayoutOption::offload)
+            .empty());
+  const LayoutSpace space(experiment, 4,
+                          {AllowedChange::recompute, AllowedChange::offload, AllowedChange::norm_groups});
   heddle::Layout layout = space.written();
-  CHECK(space.changes(layout, LayoutOption::offload).size() == 2);
+  CHECK(space.neighbours(layout, LayoutOption::offload).size() == 2);
   layout.offload = Offload::all;
   for (const LayoutOption option : {LayoutOption::recompute, LayoutOption::mesh}) {
     int offloading = 0;
-    const std::vector<heddle::Layout> changes = space.changes(layout, option);
+    const std::vector<heddle::Layout> changes = space.neighbours(layout, option);
     for (const heddle::Layout& changed : changes) {
       const bool keeps_activations = changed.recompute == Recompute::never || changed.recompute == Recompute::sqrt;
       const bool offloads = changed.mesh.pp > 1 && keeps_activations;
@@ -175,7 +180,8 @@ TEST_CASE("offloading is tried where it is allowed, and where a pipeline keeps a
 
 TEST_CASE("all layouts of a space are different, and not more than its size") {
   const Experiment experiment = small_convolutions(R"({"classes": 100, "logits": "fused"})");
-  const LayoutSpace space(experiment, 4, {Freedom::recompute, Freedom::offload, Freedom::micro_batches});
+  const LayoutSpace space(experiment, 4,
+                          {AllowedChange::recompute, AllowedChange::offload, AllowedChange::micro_batches});
   std::set<std::string> names;
   const std::vector<heddle::Layout> all = space.all(1'000'000);
   int offloading = 0;
@@ -192,7 +198,7 @@ TEST_CASE("a search that may offload finds how much memory offloading alone save
   Experiment experiment = small_mlp();
   experiment.mesh = {.pp = 4};
   const LayoutSearchResult result =
-      searched(experiment, {.ranks = 4, .freedom = {Freedom::offload}, .max_work = 50'000});
+      searched(experiment, {.ranks = 4, .allowed = {AllowedChange::offload}, .max_work = 50'000});
   REQUIRE(result.written);
   const auto change = std::find_if(result.changes.begin(), result.changes.end(),
                                    [](const LayoutChange& each) { return each.option == LayoutOption::offload; });
@@ -211,7 +217,7 @@ TEST_CASE("where estimates of memory promise too much, the search goes on until 
     "train": {"batch": 256, "micro_batches": 16}})");
   experiment.memory_budget = 200'000'000;
   const LayoutSearchResult result =
-      searched(experiment, {.ranks = 4, .freedom = {Freedom::offload, Freedom::norm_groups}});
+      searched(experiment, {.ranks = 4, .allowed = {AllowedChange::offload, AllowedChange::norm_groups}});
   REQUIRE_FALSE(result.best.empty());
   CHECK(result.best.front().is_planned());
   CHECK(result.best.front().figures.bytes <= experiment.memory_budget);
@@ -219,14 +225,14 @@ TEST_CASE("where estimates of memory promise too much, the search goes on until 
 
 TEST_CASE("the work of a head is divided where all stages share fused logits, and at once where they do not") {
   const Experiment experiment = small_convolutions(R"({"classes": 100, "logits": "fused"})");
-  const LayoutSpace space(experiment, 4, {Freedom::norm_groups});
+  const LayoutSpace space(experiment, 4, {AllowedChange::norm_groups});
   heddle::Layout layout = space.written();
   layout.mesh = {.pp = 4};
-  CHECK(space.changes(layout, LayoutOption::head_work).size() == 2);
+  CHECK(space.neighbours(layout, LayoutOption::head_work).size() == 2);
   layout.head_work = HeadWork::one_exchange;
   for (const LayoutOption option : {LayoutOption::over, LayoutOption::logits, LayoutOption::mesh}) {
     int divided = 0;
-    for (const heddle::Layout& changed : space.changes(layout, option)) {
+    for (const heddle::Layout& changed : space.neighbours(layout, option)) {
       const bool is_shared = changed.mesh.pp > 1 && changed.over.contains(Axis::pp) && changed.logits == Logits::fused;
       CHECK(changed.head_work == (is_shared ? HeadWork::one_exchange : HeadWork::at_once));
       divided += is_shared;
@@ -240,7 +246,7 @@ TEST_CASE("where some layouts can be planned and others cannot, both are ranked 
   experiment.train.batch = 256;
   const LayoutSearchResult result = searched(experiment, {.ranks = 32, .max_work = 6'000});
   REQUIRE(result.best.size() == 10);
-  const auto is_planned = [](const WeighedLayout& each) { return each.is_planned(); };
+  const auto is_planned = [](const LayoutCandidate& each) { return each.is_planned(); };
   CHECK(result.planned > 0);
   CHECK_FALSE(std::all_of(result.best.begin(), result.best.end(), is_planned));
   for (std::size_t i = 1; i < result.best.size(); ++i)
@@ -258,8 +264,8 @@ TEST_CASE(
     CHECK(result.best[i - 1].cost() < result.best[i].cost());
     CHECK_FALSE(have_equal_figures(result.best[i - 1], result.best[i]));
   }
-  for (const WeighedLayout& best : result.best)
-    for (const WeighedLayout& other : result.layouts)
+  for (const LayoutCandidate& best : result.best)
+    for (const LayoutCandidate& other : result.layouts)
       if (other.cost() == best.cost())
         CHECK(distance(best.layout, space.written()) <= distance(other.layout, space.written()));
 }
@@ -268,7 +274,7 @@ TEST_CASE("the numbers of micro-batches are the divisors of the batch, and the e
   Experiment experiment = small_mlp();
   experiment.train.micro_batches = 5;
   std::set<std::int64_t> counts;
-  const LayoutSpace space(experiment, 4, {Freedom::micro_batches});
+  const LayoutSpace space(experiment, 4, {AllowedChange::micro_batches});
   for (const heddle::Layout& layout : space.starts())
     if (layout.mesh.dp == 4) counts.insert(layout.micro_batches);
   CHECK(counts == std::set<std::int64_t>{1, 2, 4, 5, 8, 16});
@@ -278,11 +284,13 @@ TEST_CASE("a search within a budget finds no slower layout than a search without
   Experiment experiment = small_convolutions(R"({"classes": 2000})");
   experiment.mesh = {.pp = 4};
   const LayoutSearchOptions options{
-      .ranks = 4, .freedom = {Freedom::recompute, Freedom::micro_batches, Freedom::norm_groups}, .max_work = 100'000};
+      .ranks = 4,
+      .allowed = {AllowedChange::recompute, AllowedChange::micro_batches, AllowedChange::norm_groups},
+      .max_work = 100'000};
   const LayoutSearchResult free = searched(experiment, options);
   REQUIRE(free.front.size() > 3);
   for (std::size_t i = 0; i < free.front.size(); i += 3) {
-    const WeighedLayout& known = free.front[i];
+    const LayoutCandidate& known = free.front[i];
     if (!known.is_planned()) continue;
     CAPTURE(to_string(known.layout));
     experiment.memory_budget = known.figures.bytes;
@@ -291,7 +299,7 @@ TEST_CASE("a search within a budget finds no slower layout than a search without
     CHECK(result.best.front().is_planned());
     CHECK(result.best.front().figures.seconds <= 1.001 * known.figures.seconds);
     // A search that begins at what another has found does not lose it.
-    Experiment again = LayoutSpace(experiment, 4, options.freedom).experiment(result.best.front().layout);
+    Experiment again = LayoutSpace(experiment, 4, options.allowed).experiment(result.best.front().layout);
     const LayoutSearchResult second = searched(again, options);
     REQUIRE_FALSE(second.best.empty());
     CHECK(second.best.front().figures.seconds <= result.best.front().figures.seconds);

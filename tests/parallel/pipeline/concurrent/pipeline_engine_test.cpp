@@ -52,7 +52,7 @@ class Chain : public PipelineStages {
 std::shared_ptr<const PipelineProgram> program_of(const char* name, const ScheduleShape& shape,
                                                   Recompute recompute = Recompute::never) {
   return make_program(
-      with_communication(with_loss(with_recompute(make_schedule(name, shape), recompute), LossRanks::last_stage)));
+      with_communication(with_loss(with_recompute(make_schedule(name, shape), recompute), LossForm::on_last_stage)));
 }
 
 }  // namespace

@@ -13,11 +13,11 @@ namespace heddle::test {
 
 namespace {
 
-SearchSpace searched_space(int ranks, int micro_batches, double memory) {
-  SearchSpace space;
+ScheduleSearchSpace searched_space(int ranks, int micro_batches, double memory) {
+  ScheduleSearchSpace space;
   space.ranks = ranks;
   space.micro_batches = micro_batches;
-  space.max_micro_batches = micro_batches;
+  space.max_tried_micro_batches = micro_batches;
   space.memory = memory;
   return space;
 }
@@ -40,10 +40,10 @@ TEST_CASE("search: never above the building blocks of Qi et al. 2024 in their pr
     CAPTURE(row.ranks);
     CAPTURE(row.micro_batches);
     CAPTURE(row.memory);
-    SearchSpace space = searched_space(row.ranks, row.micro_batches, row.memory);
+    ScheduleSearchSpace space = searched_space(row.ranks, row.micro_batches, row.memory);
     space.effort = 0.1;  // a tenth is enough
-    const SearchResult result = search_schedules(space);
-    const WeighedSchedule& best = result.schedules.front();
+    const ScheduleSearchResult result = search_schedules(space);
+    const ScheduleCandidate& best = result.schedules.front();
     CHECK(best.fits);
     const double others = std::min(row.theirs, row.list_scheduled);
     CHECK(best.makespan <= others + 1e-9);
@@ -62,11 +62,11 @@ TEST_CASE("search: it reaches the proved optima of small steps") {
   }
   for (const auto& [step, row] : best) {
     CAPTURE(step);
-    SearchSpace space = searched_space(row.ranks, row.micro_batches, row.memory);
+    ScheduleSearchSpace space = searched_space(row.ranks, row.micro_batches, row.memory);
     space.max_chunks = 2;
     space.costs = row.costs;
     space.transfer.latency = row.latency;
-    const SearchResult result = search_schedules(space);
+    const ScheduleSearchResult result = search_schedules(space);
     REQUIRE(row.optimum);
     // Fewer micro-batches, which the search tries too, may be even faster.
     CHECK(result.schedules.front().makespan <= *row.optimum * (1 + 1e-9));

@@ -1,7 +1,6 @@
 // What the schedulers of the search are given: which rank has which stage, the costs, and the memory.
 #pragma once
 
-#include <cstddef>
 #include <limits>
 #include <vector>
 
@@ -9,9 +8,12 @@
 
 namespace heddle {
 
-/// An index of a vector.
-constexpr std::size_t at_index(int index) {
-  return static_cast<std::size_t>(index);
+/// A time that never comes, or a bound that does not bind.
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// A bound on memory, with a margin for rounding.
+constexpr double with_rounding_margin(double memory) {
+  return memory * (1 + 1e-9);
 }
 
 struct SchedulingProblem {
@@ -23,7 +25,7 @@ struct SchedulingProblem {
   /// The costs of a transfer between two stages on different ranks.
   TransferCosts transfer;
   /// A bound on the activations and weight inputs that each rank holds.
-  double memory = std::numeric_limits<double>::infinity();
+  double memory = infinity;
   /// The stages of each rank, in ascending order.
   std::vector<std::vector<int>> stages_of;
   /// The time that each rank computes.
@@ -31,10 +33,9 @@ struct SchedulingProblem {
 
   int ranks() const { return static_cast<int>(stages_of.size()); }
   int stages() const { return static_cast<int>(rank_of.size()); }
-  /// The memory, with a margin for rounding.
-  double max_held() const { return memory * (1 + 1e-9); }
-  /// The average time of an action.
-  double mean_seconds() const;
+  double max_held() const { return with_rounding_margin(memory); }
+  /// The average time of an action, in the units of the costs.
+  double mean_action_time() const;
 };
 
 SchedulingProblem scheduling_problem(int micro_batches, std::vector<int> rank_of, std::vector<StageCosts> costs,

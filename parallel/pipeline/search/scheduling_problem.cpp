@@ -1,11 +1,11 @@
-#include "parallel/pipeline/search/problem.h"
+#include "parallel/pipeline/search/scheduling_problem.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace heddle {
 
-double SchedulingProblem::mean_seconds() const {
+double SchedulingProblem::mean_action_time() const {
   double sum = 0;
   for (const StageCosts& c : costs) sum += c.forward + c.backward_input + c.backward_weight;
   return sum / (3 * static_cast<double>(costs.size()));
