@@ -5,7 +5,6 @@
 #include <iterator>
 #include <numeric>
 
-
 namespace heddle {
 
 namespace {
