@@ -45,20 +45,21 @@ class WaitGraph::Sleeping {
 WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
     : timeout_(timeout),
       slice_(std::clamp(timeout / 8, min_slice, max_slice)),
-      // A few dozen microseconds: longer than the difference between ranks with equal work, and too short to be
-      // noticed.
-      spins_(ranks <= usable_cores() ? 2000 : 0),
+      shares_cores_(ranks > usable_cores()),
+      // Ranks with a core each try for a few dozen microseconds: longer than the difference between ranks with equal
+      // work, and too short to be noticed. Ranks that share cores let the others go first: what is awaited has often
+      // come when it is their turn again, and no rank had to be woken.
+      tries_(shares_cores_ ? 2 : 2000),
       time_(2 * slice_),
       waiters_(static_cast<std::size_t>(ranks)),
       has_ended_(static_cast<std::size_t>(ranks)),
       is_running_(static_cast<std::size_t>(ranks), true) {}
 
-void WaitGraph::pause_briefly() {
+void WaitGraph::pause_briefly() const {
 #if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
+  if (!shares_cores_) return __builtin_ia32_pause();
 #endif
+  std::this_thread::yield();
 }
 
 void WaitGraph::sleep(NextRank next, const Call& call) {

@@ -1,6 +1,7 @@
 // The waits of the ranks of one process for each other, as a wait-for graph: each waiting rank has one edge, to the
-// first of the ranks that it waits for. A rank spins briefly, and then sleeps until the last of them wakes it. Every
-// wait ends: with an error if an awaited rank failed or ended, if the waits form a cycle, or after a timeout.
+// first of the ranks that it waits for. A rank asks again for a short time, and then sleeps until the last of them
+// wakes it. Every wait ends: with an error if an awaited rank failed or ended, if the waits form a cycle, or after a
+// timeout.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,7 @@ class WaitGraph {
   /// or through others.
   template <class Next>
   void wait(Next next, const Call& call) {
-    for (int i = 0; i < spins_; ++i) {
+    for (int i = 0; i < tries_; ++i) {
       if (!next()) return;
       pause_briefly();
     }
@@ -62,7 +63,7 @@ class WaitGraph {
     std::string why;
   };
 
-  static void pause_briefly();
+  void pause_briefly() const;
   void sleep(NextRank next, const Call& call);
   Waiter& waiter(int rank) { return waiters_[static_cast<std::size_t>(rank)]; }
   void draw_edge(int rank, std::optional<int> peer);
@@ -71,7 +72,8 @@ class WaitGraph {
 
   const std::chrono::milliseconds timeout_;
   const std::chrono::milliseconds slice_;  // the longest sleep
-  const int spins_;
+  const bool shares_cores_;                // there are more ranks than cores
+  const int tries_;                        // before a rank sleeps
   std::mutex mutex_;
   WaitedTime time_;  // runs while any rank sleeps
   std::atomic<int> asleep_{0};
