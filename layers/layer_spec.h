@@ -87,7 +87,7 @@ using LayerSpecPointer = std::shared_ptr<const LayerSpec>;
 /// The options of layers that treat all samples alike: `replicate` and `data`, and if they have parameters also
 /// `parameter`.
 std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t inputs, std::size_t parameters);
-/// The same but `parameter`, for layers whose parameters are too small to be gathered.
+/// The same without `parameter`, for layers whose parameters are too small to be gathered.
 std::variant<LayerOption, Refusal> samples_ungathered(Parallel kind, std::size_t inputs, std::size_t parameters);
 /// The option `sequence` of layers that treat all tokens of their inputs [n, tokens, features] alike.
 std::variant<LayerOption, Refusal> sequence_option(AxisUse use, std::span<const Shape> inputs, std::size_t parameters);

@@ -59,8 +59,8 @@ class Dataset {
   /// ahead.
   virtual bool is_encoded() const { return false; }
 
-  /// The data sets of the training, if it has several; else this one alone. With several, all other members describe
-  /// the first set, except for notes, broken images, is_encoded and the checksum.
+  /// The number of data sets of the training, and each of them; this one alone unless there are several. With several,
+  /// all other members describe the first set, except for notes, broken images, is_encoded and the checksum.
   virtual std::size_t sets() const { return 1; }
   virtual const Dataset& set(std::size_t /*index*/) const { return *this; }
 

@@ -44,7 +44,7 @@ bool KnownLayouts::try_to_evaluate(Entry& entry, std::optional<LayoutFigures>& f
   return figures.has_value();
 }
 
-KnownLayouts::Candidate KnownLayouts::estimated(const Layout& layout, const Evaluate& evaluate) {
+KnownLayouts::MaybeCandidate KnownLayouts::estimated(const Layout& layout, const Evaluate& evaluate) {
   Entry& entry = entry_of(layout);
   if (!entry.estimate && !entry.is_refused && try_to_evaluate(entry, entry.estimate, evaluate)) {
     ++estimates_;
@@ -53,7 +53,7 @@ KnownLayouts::Candidate KnownLayouts::estimated(const Layout& layout, const Eval
   return candidate_of(entry, {}, max_memory_error);
 }
 
-KnownLayouts::Candidate KnownLayouts::planned(const Layout& layout, const Evaluate& evaluate) {
+KnownLayouts::MaybeCandidate KnownLayouts::planned(const Layout& layout, const Evaluate& evaluate) {
   Entry& entry = entry_of(layout);
   if (!entry.plan && !entry.is_refused && try_to_evaluate(entry, entry.plan, evaluate)) {
     ++plans_;
@@ -95,7 +95,8 @@ LayoutFigures KnownLayouts::scaled(LayoutFigures figures, const Ratio& ratio) {
   return figures;
 }
 
-KnownLayouts::Candidate KnownLayouts::candidate_of(const Entry& entry, const Ratio& margin, double max_fullness) const {
+KnownLayouts::MaybeCandidate KnownLayouts::candidate_of(const Entry& entry, const Ratio& margin,
+                                                        double max_fullness) const {
   if (entry.is_refused) return {};
   if (entry.plan)
     return {{entry.layout, *entry.plan, !has_budget_ || entry.plan->fullness <= 1, entry.distance_from_written}};
@@ -109,7 +110,7 @@ KnownLayouts::Candidate KnownLayouts::candidate_of(const Entry& entry, const Rat
 std::vector<LayoutCandidate> KnownLayouts::all_with(const Ratio& margin, double max_fullness) const {
   std::vector<LayoutCandidate> all;
   for (const auto& [name, entry] : entries_)
-    if (const Candidate known = candidate_of(entry, margin, max_fullness)) all.push_back(*known);
+    if (const MaybeCandidate known = candidate_of(entry, margin, max_fullness)) all.push_back(*known);
   return all;
 }
 

@@ -18,7 +18,7 @@ namespace heddle {
 class KnownLayouts {
  public:
   /// Empty where the checks of the experiment refuse the layout.
-  using Candidate = std::optional<LayoutCandidate>;
+  using MaybeCandidate = std::optional<LayoutCandidate>;
   /// Estimates or plans one layout.
   using Evaluate = std::function<LayoutFigures()>;
 
@@ -27,9 +27,9 @@ class KnownLayouts {
 
   /// Calls `evaluate` unless the layout is estimated already; its InputError refuses the layout. The result is
   /// corrected.
-  Candidate estimated(const Layout& layout, const Evaluate& evaluate);
+  MaybeCandidate estimated(const Layout& layout, const Evaluate& evaluate);
   /// The same for a plan, which corrects other estimates from now on.
-  Candidate planned(const Layout& layout, const Evaluate& evaluate);
+  MaybeCandidate planned(const Layout& layout, const Evaluate& evaluate);
   void refuse(const Layout& layout, const std::string& why);
 
   /// The plans, and the corrected estimates of layouts that have none. Of these, some that exceed their budget by
@@ -62,7 +62,7 @@ class KnownLayouts {
   };
 
   Entry& entry_of(const Layout& layout);
-  Candidate candidate_of(const Entry& entry, const Ratio& margin, double max_fullness) const;
+  MaybeCandidate candidate_of(const Entry& entry, const Ratio& margin, double max_fullness) const;
   std::vector<LayoutCandidate> all_with(const Ratio& margin, double max_fullness) const;
   static LayoutFigures scaled(LayoutFigures figures, const Ratio& ratio);
   static Ratio error_of(const Entry& entry);

@@ -105,7 +105,7 @@ class LayoutEstimator {
 };
 
 /// No step can be shorter: the floating-point operations of the model and its heads, once each, at the full speed of
-/// all ranks and the least that jitter leaves, without messages, idle ranks or reads of memory.
+/// all ranks, times 1 - jitter, without messages, idle ranks or reads of memory.
 double min_step_seconds(const Experiment& experiment, int ranks);
 
 }  // namespace heddle

@@ -33,7 +33,7 @@ constexpr std::int64_t max_start_cells = 1'000'000;
 /// improved: the planner needs long for the placements of each.
 constexpr std::size_t max_improved_meshes = 16;
 
-using Candidate = KnownLayouts::Candidate;
+using MaybeCandidate = KnownLayouts::MaybeCandidate;
 
 class Search {
  public:
@@ -80,16 +80,16 @@ class Search {
   /// Whether the plans of a search together stay within a share of the bound.
   bool can_plan(const Layout& layout, double share = 1) const { return work_ + work_of(layout) <= share * max_work_; }
 
-  Candidate estimated(const Layout& layout) {
+  MaybeCandidate estimated(const Layout& layout) {
     return recorded(known_.estimated(layout, [&] { return estimator_.estimate(layout); }));
   }
-  Candidate planned(const Layout& layout) {
+  MaybeCandidate planned(const Layout& layout) {
     return recorded(known_.planned(layout, [&] {
       work_ += work_of(layout);
       return planner_.plan(space_.experiment(layout));
     }));
   }
-  const Candidate& recorded(const Candidate& layout) {
+  const MaybeCandidate& recorded(const MaybeCandidate& layout) {
     if (layout && (!best_ || (layout->is_planned() && (!best_->is_planned() || is_better(*layout, *best_)))))
       best_ = layout;
     options_.on_progress(fmt::format(
@@ -159,7 +159,7 @@ class Search {
     std::vector<LayoutCandidate> starts;
     for (const Layout& layout : starts_to_estimate()) {
       if (stops()) return;
-      if (const Candidate start = estimated(layout)) starts.push_back(*start);
+      if (const MaybeCandidate start = estimated(layout)) starts.push_back(*start);
     }
     for (const LayoutCandidate& start : best_of_meshes(order_of(starts))) descend(start);
     while (!stops() && explored_.size() < max_explored && explore_first(ranked(sparse_front_of(known_.all())))) {
@@ -198,7 +198,7 @@ class Search {
         if (option == LayoutOption::mesh) continue;
         for (const Layout& layout : neighbours_of(current.layout, option)) {
           if (stops()) break;
-          const Candidate changed = estimated(layout);
+          const MaybeCandidate changed = estimated(layout);
           if (!changed || !is_better(*changed, current)) continue;
           current = *changed;
           has_improved = true;
@@ -230,7 +230,7 @@ class Search {
       std::vector<LayoutCandidate> changed;
       for (const Layout& layout : space_.neighbours(space_.written(), option)) {
         if (stops()) return;
-        if (const Candidate change = estimated(layout)) changed.push_back(*change);
+        if (const MaybeCandidate change = estimated(layout)) changed.push_back(*change);
       }
       changed = ranked(changed);
       for (std::size_t i = 0; i < std::min(max_planned, changed.size()); ++i)
@@ -347,8 +347,8 @@ class Search {
   LayoutEstimator estimator_;
   KnownLayouts known_;
   std::set<std::string> explored_;
-  Candidate best_{};  // of the plans, or the first estimate
-  double work_ = 0;   // of all plans
+  MaybeCandidate best_{};  // of the plans, or the first estimate
+  double work_ = 0;        // of all plans
   LayoutSearchResult result_;
 };
 

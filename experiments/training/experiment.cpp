@@ -53,7 +53,7 @@ static void describe(Describer& d, PipelineConfig& c) {
   c.schedule = schedules[static_cast<std::size_t>(index)];
   d.field("file", c.file, "the file of the schedule csv, as PyTorch's pipelining writes it");
   d.field("chunks", c.chunks, between(0, 1024),
-          "stages of each rank; 0: two for schedules that take several, else the number that the schedule is made for");
+          "stages of each rank; 0: two or, if the schedule does not take two, the number nearest to it that it takes");
   choice(d, "recompute", c.recompute,
          "run a stage's forward again before its backward, and keep only its inputs: always, or except for the last "
          "micro-batch; sqrt: keep the inputs of about sqrt(n) segments of its n layers");

@@ -145,8 +145,8 @@ class Backend {
 struct BackendOptions {
   /// For cpu: the size of the thread team that computes for this rank; if empty, one thread.
   std::optional<int> threads{};
-  /// For cpu: 3 x 3 convolutions in f32 by F(4 x 4, 3 x 3) where that is faster, about twice, with rounding errors
-  /// (rms) of 2e-6 to 5e-6 in place of 3e-7.
+  /// For cpu: 3 x 3 convolutions in f32 by F(4 x 4, 3 x 3) where that is faster (about twice as fast), with
+  /// rounding errors (rms) of 2e-6 to 5e-6 in place of 3e-7.
   bool winograd = false;
   /// For cuda: products and convolutions of f32 run on tensor cores, which read 10 bits of each operand's mantissa.
   bool tf32 = false;

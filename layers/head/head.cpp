@@ -79,8 +79,8 @@ void Head::forget() {
 
 HeadOutput Head::forward_backward(const HeadInput& input) {
   HeadPass pass(*this, input);
-  pass.add_up();
-  pass.reduce();
+  pass.sum();
+  pass.compute_gradient();
   return pass.output();
 }
 

@@ -108,7 +108,7 @@ class Head {
   friend class HeadPass;
 
   void take_sample();
-  /// The losses as LogitsResult has them.
+  /// Multiplies the losses, which are placed as in LogitsResult, by the weights of their samples, if these have any.
   void weigh(const LogitsInput& input, Tensor& losses) const;
   Tensor loss_sum(const Tensor& losses, double scale);
   void for_each_gradient(const std::function<void(const ClassTile&, const ClassGradient&)>& consumer);

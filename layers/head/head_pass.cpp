@@ -72,7 +72,7 @@ LogitsInput HeadPass::logits_input(const HeadInput& input) const {
           .wants_loss = head.config_.has_loss(head.step_)};
 }
 
-void HeadPass::add_up() {
+void HeadPass::sum() {
   logits_.rows = rows_.result();
   logits_.labels = labels_.result();
   logits_.operand = in_type(logits_.rows, head_.product_type_);
@@ -84,7 +84,7 @@ void HeadPass::add_up() {
   logits_.margin = head_.margin_.of_rows(logits_, scales_.is_started() ? scales_.result() : Tensor());
   if (head_.config_.logits != Logits::fused) return;
   fused_ = std::make_unique<FusedLogits>(logits_);
-  fused_->add_up();
+  fused_->sum();
   if (!is_in_one_exchange()) return;
   const FusedLogits::Terms terms = fused_->take_terms();
   gradient_ = logits_.exchange.sum_rows(terms.weighted, logits_.share);
@@ -101,7 +101,7 @@ Tensor HeadPass::keep_rows() {
   return std::move(result.gradient);
 }
 
-void HeadPass::reduce() {
+void HeadPass::compute_gradient() {
   Tensor gradient = keep_rows();
   if (head_.messages_)
     logits_.rows = Tensor();
@@ -150,7 +150,7 @@ void HeadPass::finish_output() {
   targets_.finish();
 }
 
-void HeadPass::finish_reduce() {
+void HeadPass::finish_gradient() {
   rows_.finish();
   labels_.finish();
   scales_.finish();

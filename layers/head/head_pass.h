@@ -23,14 +23,14 @@ class HeadPass {
   HeadPass& operator=(const HeadPass&) = delete;
 
   /// Adds up this rank's classes, and starts to exchange the sums; in one exchange, also the terms of the gradient.
-  void add_up();
+  void sum();
   /// With the sums of all ranks: keeps the rows for phase 2. Unless the head works in one exchange, computes this
   /// rank's part of the embeddings' gradient, and starts to add up the parts.
-  void reduce();
-  /// Waits for the gradient; once. In one exchange it may be called before `reduce`, after `add_up`.
+  void compute_gradient();
+  /// Waits for the gradient; once. In one exchange it may be called before `compute_gradient`, after `sum`.
   HeadOutput output();
-  /// Waits until all ranks have called `reduce`, and have thus read what this one has sent until then.
-  void finish_reduce();
+  /// Waits until all ranks have called `compute_gradient`, and have thus read what this one has sent until then.
+  void finish_gradient();
   /// The same of `output`.
   void finish_output();
 
@@ -56,7 +56,7 @@ class HeadPass {
   StartedExchange gradient_;
   StartedExchange targets_;  // the second term, in one exchange
   bool has_kept_rows_ = false;
-  std::unique_ptr<FusedLogits> fused_;  // null: the logits are computed at once, in `reduce`
+  std::unique_ptr<FusedLogits> fused_;  // null: the logits are computed at once, in `compute_gradient`
   Tensor radial_;                       // [B], as from radial_share
   Tensor loss_;                         // as in LogitsResult
 };

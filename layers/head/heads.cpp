@@ -77,18 +77,18 @@ HeadsPass::HeadsPass(Heads& heads, Tensor embedding)
 void HeadsPass::start(const HeadsInput& input) {
   for (std::size_t head = 0; head < passes_.size(); ++head) start(head, input);
 }
-void HeadsPass::add_up() {
-  for (const auto& pass : passes_) pass->add_up();
+void HeadsPass::sum() {
+  for (const auto& pass : passes_) pass->sum();
 }
-void HeadsPass::reduce() {
-  for (const auto& pass : passes_) pass->reduce();
+void HeadsPass::compute_gradient() {
+  for (const auto& pass : passes_) pass->compute_gradient();
 }
 HeadsOutput HeadsPass::output() {
   for (std::size_t head = 0; head < passes_.size(); ++head) add_output(head);
   return std::move(output_);
 }
-void HeadsPass::finish_reduce() {
-  for (const auto& pass : passes_) pass->finish_reduce();
+void HeadsPass::finish_gradient() {
+  for (const auto& pass : passes_) pass->finish_gradient();
 }
 void HeadsPass::finish_output() {
   for (const auto& pass : passes_) pass->finish_output();
@@ -97,8 +97,8 @@ void HeadsPass::finish_output() {
 HeadsOutput HeadsPass::at_once(const HeadsInput& input) {
   for (std::size_t head = 0; head < passes_.size(); ++head) {
     start(head, input);
-    passes_[head]->add_up();
-    passes_[head]->reduce();
+    passes_[head]->sum();
+    passes_[head]->compute_gradient();
     add_output(head);
     passes_[head].reset();
   }

@@ -48,11 +48,11 @@ class HeadsPass {
   HeadsPass(Heads& heads, Tensor embedding);
 
   void start(const HeadsInput& input);
-  void add_up();
-  void reduce();
+  void sum();
+  void compute_gradient();
   /// The losses of all heads, and the sum of their gradients; once.
   HeadsOutput output();
-  void finish_reduce();
+  void finish_gradient();
   void finish_output();
 
   /// Each head after the other, all of its parts.

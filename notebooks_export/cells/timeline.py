@@ -21,8 +21,8 @@ by_word = {"forward": "forward (F)", "backward": "backward (B)", "load": "load",
 def kind_of(span):
     """What a span of trace.json is, and the micro-batch that it says."""
     if span["cat"] == "communication":
-        is_transfer = re.fullmatch(r"\d+[OL]\d+", span["name"])
-        return "to and from the host (O, L)" if is_transfer else "waiting, messages", ""
+        is_offload_or_load = re.fullmatch(r"\d+[OL]\d+", span["name"])
+        return "to and from the host (O, L)" if is_offload_or_load else "waiting, messages", ""
     action = re.fullmatch(r"\d+([FRHJSTBIW])(\d+)", span["name"])
     if action:
         return by_letter[action[1]], action[2]

@@ -187,18 +187,18 @@ class PipelineEngine::Execution {
   void offload(const Action& action) {
     MicroBatchState& state = states_[cell_of(action)];
     state.offloaded = std::make_unique<Offloaded>(std::exchange(state.made, {}));
-    transfer(action, *state.offloaded, [&] { state.offloaded->offload(); });
+    move(action, *state.offloaded, [&] { state.offloaded->offload(); });
   }
 
   void load(const Action& action) {
     MicroBatchState& state = states_[cell_of(action)];
-    state.loaded_at = transfer(action, *state.offloaded, [&] { state.loaded = state.offloaded->load(); });
+    state.loaded_at = move(action, *state.offloaded, [&] { state.loaded = state.offloaded->load(); });
     state.offloaded.reset();
   }
 
-  /// Returns the end of the transfer by the rank's clock.
-  double transfer(const Action& action, const Offloaded& moved, const std::function<void()>& move) {
-    const RankClock::Interval time = clock_.transfer(moved.bytes(), move);
+  /// Returns the end of the O or L by the rank's clock.
+  double move(const Action& action, const Offloaded& moved, const std::function<void()>& issue) {
+    const RankClock::Interval time = clock_.transfer(moved.bytes(), issue);
     tracer_.transfer(to_string(action), time, moved.bytes());
     return time.end;
   }

@@ -332,11 +332,13 @@ void add_schedule(CLI::App& app, CommandCall& call) {
   app.add_option("--micro-batches", command->micro_batches, "m, the number of micro-batches in a step");
   app.add_option(
       "--chunks", command->chunks,
-      "v, the number of stages per rank (default: two if the schedule takes several, otherwise the number that it is "
-      "made for); with --search: the most (default: 4)");
+      fmt::format("v, the number of stages per rank (default: two or, if the schedule does not take two, the nearest "
+                  "number that it takes); with --search: the most (default: {})",
+                  default_max_chunks));
   app.add_option("--costs", command->costs,
-                 "the times of one micro-batch on a rank, divided among its stages: forward, input part and weight "
-                 "part of backward, and one transfer (default: 1,1,1,0)")
+                 fmt::format("the times of one micro-batch on a rank, divided among its stages: forward, input part "
+                             "and weight part of backward, and one transfer (default: {})",
+                             default_costs))
       ->type_name("F,I,W,c");
   const std::map<std::string, Recompute> modes{
       {"never", Recompute::never}, {"always", Recompute::always}, {"except_last", Recompute::except_last}};

@@ -25,14 +25,14 @@ const ActionLook& look_of(ActionKind kind);
 /// The appearances that a timeline needs, in the order in which legends explain them.
 std::vector<ActionLook> looks_in(const Timeline& timeline);
 
-/// Calls `use` for all actions, and for all transfers to the host and back.
+/// Calls `use` for all actions, and for all O and L.
 template <class Use>
 void for_each_timed(const Timeline& timeline, const Use& use) {
   for (const auto* const rows : {&timeline.ranks, &timeline.host_links})
     for (const std::vector<TimedAction>& row : *rows)
       for (const TimedAction& timed : row) use(timed);
 }
-/// Whether a transfer takes time, so that pictures have a row for the link of each rank.
+/// Whether an O or L takes time, so that pictures have a row for the link of each rank.
 bool draws_host_links(const Timeline& timeline);
 
 /// Tells the stages of a rank apart.

@@ -21,8 +21,8 @@ struct ScheduleReport {
 std::string schedule_title(const ScheduleReport& report);
 /// Makespan, both bubbles and the peak memory of the ranks, as text; the table of the critical path.
 std::string schedule_figures(const ScheduleReport& report);
-/// The same as JSON with stable keys. `stages` is the number of all stages of the model, and `chunks` is that of each
-/// rank, null if the ranks have unequal numbers of them.
+/// The same as JSON with stable keys. `ranks` is what the option `--stages` gives; `stages` is the number of all stages
+/// of the model, and `chunks` is that of each rank, null if the ranks have unequal numbers of them.
 std::string schedule_json(const ScheduleReport& report);
 
 }  // namespace heddle

@@ -26,8 +26,9 @@ std::string shape_words(const ScheduleCandidate& candidate) {
 
 /// The first of them is the best.
 const ScheduleCandidate* first_that_fits(std::span<const ScheduleCandidate> candidates, bool is_named) {
-  const auto found = std::find_if(candidates.begin(), candidates.end(),
-                                  [&](const ScheduleCandidate& w) { return w.fits && w.is_named == is_named; });
+  const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const ScheduleCandidate& candidate) {
+    return candidate.fits && candidate.is_named == is_named;
+  });
   return found == candidates.end() ? nullptr : &*found;
 }
 
@@ -76,18 +77,18 @@ std::string search_table(const ScheduleSearchResult& result, const ScheduleSearc
   Grid grid({"schedule", "m", "v", "makespan", "gap (%)", "bubble (%)", "peak memory"});
   const std::span<const ScheduleCandidate> candidates = result.schedules;
   const std::size_t shown = std::min(max_shown, candidates.size());
-  for (const ScheduleCandidate& w : candidates.subspan(0, shown)) {
-    const std::optional<double> to_bound = gap(w, result.bound);
-    grid.add({w.name, std::to_string(w.shape.micro_batches), std::to_string(w.shape.chunks), plain_number(w.makespan),
-              to_bound ? fmt::format("{:.2f}", 100 * *to_bound) : "-", fmt::format("{:.2f}", 100 * w.span_bubble),
-              plain_number(w.peak_memory)});
+  for (const ScheduleCandidate& candidate : candidates.subspan(0, shown)) {
+    const std::optional<double> to_bound = gap(candidate, result.bound);
+    grid.add({candidate.name, std::to_string(candidate.shape.micro_batches), std::to_string(candidate.shape.chunks),
+              plain_number(candidate.makespan), to_bound ? fmt::format("{:.2f}", 100 * *to_bound) : "-",
+              fmt::format("{:.2f}", 100 * candidate.span_bubble), plain_number(candidate.peak_memory)});
   }
   std::string text = grid.to_text();
   if (shown < candidates.size()) text += fmt::format("and {} more", candidates.size() - shown);
   if (shown < candidates.size() && space.memory)
-    text += fmt::format(
-        "; of all {}, {} fit", candidates.size(),
-        std::count_if(candidates.begin(), candidates.end(), [](const ScheduleCandidate& w) { return w.fits; }));
+    text += fmt::format("; of all {}, {} fit", candidates.size(),
+                        std::count_if(candidates.begin(), candidates.end(),
+                                      [](const ScheduleCandidate& candidate) { return candidate.fits; }));
   if (shown < candidates.size()) text += "\n";
   return text +
          "(searched: made for these costs; bubble: the papers' span bubble; peak memory: of the rank that needs the "
@@ -115,19 +116,19 @@ std::string search_json(const ScheduleSearchResult& result, const ScheduleReport
                    {"reorderings", result.tried.reorderings}};
   json["interrupted"] = result.is_interrupted;
   OrderedJson& all = json["weighed"] = OrderedJson::array();
-  for (const ScheduleCandidate& w : result.schedules) {
-    const std::optional<double> to_bound = gap(w, result.bound);
-    all.push_back({{"name", w.name},
-                   {"ranks", w.shape.ranks},
-                   {"stages", w.schedule.stages()},
-                   {"chunks", w.shape.chunks},
-                   {"micro_batches", w.shape.micro_batches},
-                   {"makespan", w.makespan},
+  for (const ScheduleCandidate& candidate : result.schedules) {
+    const std::optional<double> to_bound = gap(candidate, result.bound);
+    all.push_back({{"name", candidate.name},
+                   {"ranks", candidate.shape.ranks},
+                   {"stages", candidate.schedule.stages()},
+                   {"chunks", candidate.shape.chunks},
+                   {"micro_batches", candidate.shape.micro_batches},
+                   {"makespan", candidate.makespan},
                    {"gap", to_bound ? OrderedJson(*to_bound) : OrderedJson()},
-                   {"span_bubble", w.span_bubble},
-                   {"peak_memory", w.peak_memory},
-                   {"fits", w.fits},
-                   {"named", w.is_named}});
+                   {"span_bubble", candidate.span_bubble},
+                   {"peak_memory", candidate.peak_memory},
+                   {"fits", candidate.fits},
+                   {"named", candidate.is_named}});
   }
   return json.dump(2) + "\n";
 }

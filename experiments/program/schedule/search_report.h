@@ -18,8 +18,8 @@ std::string search_table(const ScheduleSearchResult& result, const ScheduleSearc
 /// What has been tried so far, for a line that shows the progress.
 std::string search_progress(const ScheduleSearchProgress& tried);
 
-/// schedule_json of the best, with the bound, what has been tried, whether the search was interrupted, and with all
-/// schedules that were compared under `weighed`.
+/// schedule_json of the best, with the bound, what has been tried, whether the search was interrupted, and all
+/// schedules that were compared, under the key `weighed`.
 std::string search_json(const ScheduleSearchResult& result, const ScheduleReport& best);
 
 }  // namespace heddle

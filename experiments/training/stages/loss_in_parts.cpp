@@ -4,7 +4,7 @@
 
 namespace heddle {
 
-void LossInParts::start(int micro_batch, Heads& heads, const HeadsInput& input, UseOutput use) {
+void LossInParts::broadcast(int micro_batch, Heads& heads, const HeadsInput& input, UseOutput use) {
   ++place_;
   Pass& pass = passes_[micro_batch];
   pass.heads = std::make_unique<HeadsPass>(heads, input.embedding);
@@ -12,17 +12,17 @@ void LossInParts::start(int micro_batch, Heads& heads, const HeadsInput& input, 
   pass.heads->start(input);
 }
 
-void LossInParts::add_up(int micro_batch) {
+void LossInParts::sum(int micro_batch) {
   Pass& pass = passes_.at(micro_batch);
-  pass.add_up_place = ++place_;
-  pass.heads->add_up();
+  pass.sum_place = ++place_;
+  pass.heads->sum();
 }
 
-void LossInParts::reduce(int micro_batch) {
+void LossInParts::compute_gradient(int micro_batch) {
   Pass& pass = passes_.at(micro_batch);
-  pass.reduce_place = ++place_;
-  pass.heads->reduce();
-  settle(pass.add_up_place);
+  pass.gradient_place = ++place_;
+  pass.heads->compute_gradient();
+  settle(pass.sum_place);
 }
 
 void LossInParts::settle(std::size_t place) {
@@ -32,8 +32,8 @@ void LossInParts::settle(std::size_t place) {
     if (is_before(pass.settled_place)) {
       pass.heads->finish_output();
       pass.heads.reset();
-    } else if (is_before(pass.reduce_place) && !pass.settled_place) {
-      pass.heads->finish_reduce();
+    } else if (is_before(pass.gradient_place) && !pass.settled_place) {
+      pass.heads->finish_gradient();
       receive(pass);
       pass.settled_place = place_;
     }
@@ -41,7 +41,7 @@ void LossInParts::settle(std::size_t place) {
   std::erase_if(passes_, [](const auto& pass) { return !pass.second.heads && !pass.second.gradient.defined(); });
 }
 
-Tensor LossInParts::gradient(int micro_batch) {
+Tensor LossInParts::wait_for_gradient(int micro_batch) {
   Pass& pass = passes_.at(micro_batch);
   receive(pass);
   return std::exchange(pass.gradient, Tensor());
@@ -56,7 +56,7 @@ void LossInParts::finish() {
   for (auto& [micro_batch, pass] : passes_) {
     if (!pass.heads) continue;
     receive(pass);
-    pass.heads->finish_reduce();
+    pass.heads->finish_gradient();
     pass.heads->finish_output();
   }
   passes_.clear();

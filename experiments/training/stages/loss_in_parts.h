@@ -23,11 +23,11 @@ class LossInParts {
   using UseOutput = std::function<Tensor(HeadsOutput)>;
 
   /// `input` is read here only.
-  void start(int micro_batch, Heads& heads, const HeadsInput& input, UseOutput use);
-  void add_up(int micro_batch);
-  void reduce(int micro_batch);
+  void broadcast(int micro_batch, Heads& heads, const HeadsInput& input, UseOutput use);
+  void sum(int micro_batch);
+  void compute_gradient(int micro_batch);
   /// Waits for the gradient; called once, on ranks that have the last stage's output.
-  Tensor gradient(int micro_batch);
+  Tensor wait_for_gradient(int micro_batch);
   /// Waits for all ranks and for what is left.
   void finish();
 
@@ -38,8 +38,8 @@ class LossInParts {
     Tensor gradient{};  // from when it has arrived until the backward pass
     bool has_arrived = false;
     // The places of the parts that were taken, in the order of all parts of the step.
-    std::size_t add_up_place = 0;
-    std::optional<std::size_t> reduce_place{};
+    std::size_t sum_place = 0;
+    std::optional<std::size_t> gradient_place{};
     std::optional<std::size_t> settled_place{};  // where every rank receives the gradient, if it has not done so before
   };
   static void receive(Pass& pass);

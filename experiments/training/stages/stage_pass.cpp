@@ -81,8 +81,8 @@ Tensor TrainingPass::loss(int micro_batch, const Tensor& output) {
 void TrainingPass::broadcast_for_loss(int micro_batch, const Tensor& output) {
   const std::optional<DType> dtype = output.defined() ? output.dtype() : std::optional<DType>();
   with_heads_input(micro_batch, output, [&](const HeadsInput& input) {
-    parts_.start(micro_batch, *context_.heads, input,
-                 [this, dtype](HeadsOutput result) { return take(std::move(result), dtype); });
+    parts_.broadcast(micro_batch, *context_.heads, input,
+                     [this, dtype](HeadsOutput result) { return take(std::move(result), dtype); });
   });
 }
 

@@ -64,9 +64,9 @@ class TrainingPass final : public StagePass {
   Tensor load(int micro_batch) override;
   Tensor loss(int micro_batch, const Tensor& output) override;
   void broadcast_for_loss(int micro_batch, const Tensor& output) override;
-  void sum_loss(int micro_batch) override { parts_.add_up(micro_batch); }
-  void compute_loss_gradient(int micro_batch) override { parts_.reduce(micro_batch); }
-  Tensor wait_for_loss_gradient(int micro_batch) override { return parts_.gradient(micro_batch); }
+  void sum_loss(int micro_batch) override { parts_.sum(micro_batch); }
+  void compute_loss_gradient(int micro_batch) override { parts_.compute_gradient(micro_batch); }
+  Tensor wait_for_loss_gradient(int micro_batch) override { return parts_.wait_for_gradient(micro_batch); }
   /// Called when the pipeline has been run: the rest of a loss in parts.
   void finish_loss() { parts_.finish(); }
   void before_last_weight_gradient() override {

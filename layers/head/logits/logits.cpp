@@ -163,7 +163,7 @@ LogitsResult compute_logits(const LogitsInput& input) {
       break;
   }
   FusedLogits fused(input);
-  fused.add_up();
+  fused.sum();
   return fused.finish();
 }
 

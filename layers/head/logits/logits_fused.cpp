@@ -24,7 +24,7 @@ FusedLogits::FusedLogits(const LogitsInput& input)
               Tensor::empty(device_, {follows_ ? input.classes.tiles() : 1, rows()}, input.rows.dtype())};
 }
 
-void FusedLogits::add_up() {
+void FusedLogits::sum() {
   input_.classes.for_each([this](const ClassTile& tile) { add(tile); });
   if (!follows_)
     exchange_ = RowSums(input_, sums_, target_logit_);

@@ -13,7 +13,7 @@ class FusedLogits {
   explicit FusedLogits(const LogitsInput& input);
 
   /// Visits the tiles and starts the exchange of the sums; without messages only if the reference is constant.
-  void add_up();
+  void sum();
   /// Waits for the sums of all ranks. The result has no gradient if its terms have been taken.
   LogitsResult finish();
   /// This rank's part of the embeddings' gradient without the factors that depend on the sums of all ranks.
@@ -21,7 +21,7 @@ class FusedLogits {
     Tensor weighted;  // [B, d]: sum of exp(z - reference) * w^ over the classes, without a row's own
     Tensor targets;   // [B, d]: target_slope * w^_y, 0 if the row's class is on another rank
   };
-  /// After `add_up` of a head that normalises; once.
+  /// After `sum` of a head that normalises; once.
   Terms take_terms();
   /// After `finish`: the gradient of some rows from the sums of all ranks' terms, of which `weighted` is overwritten.
   Tensor gradient_of(const IndexRange& rows, Terms sums) const;

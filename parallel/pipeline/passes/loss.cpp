@@ -107,7 +107,7 @@ class LossByPeriod {
   }
 
  private:
-  static constexpr int at_once = -1;
+  static constexpr int before_all_periods = -1;
   static constexpr int never = std::numeric_limits<int>::max();
 
   int last_stage() const { return schedule_.stages() - 1; }
@@ -142,10 +142,11 @@ class LossByPeriod {
     }
   }
 
-  /// The period of the computation that an action needs from another stage or from the head; `at_once` if none.
+  /// The period of the computation that an action needs from another stage or from the head; `before_all_periods` if
+  /// none.
   int needed(const Action& action) const {
     if (action.kind == ActionKind::forward && action.stage > 0) return forward_(action.stage - 1, action.micro_batch);
-    if (!is_backward(action.kind)) return at_once;
+    if (!is_backward(action.kind)) return before_all_periods;
     return action.stage == last_stage() ? forward_(action) : backward_(action.stage + 1, action.micro_batch);
   }
 

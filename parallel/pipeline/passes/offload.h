@@ -24,7 +24,7 @@ inline constexpr auto enum_names<Offload> = enum_table<Offload>({
 
 /// Adds an O right after each chosen F, and its L before the backward that precedes its own on the rank, or so much
 /// earlier that the rank computes for two units meanwhile, if F, I and W take one; the first backward's L stands one
-/// action before it. In steady state the transfer thus has the time of a whole forward and backward. A
+/// action before it. In steady state an O or L thus has the time of a whole forward and backward. A
 /// micro-batch between whose O and L the rank would compute nothing stays. InputError for a schedule without backward,
 /// with recomputation, which keeps nothing to offload, or with O and L of its own.
 Schedule with_offload(Schedule schedule, Offload mode);

@@ -11,7 +11,6 @@ namespace heddle {
 struct ListRules {
   /// The largest number of micro-batches between the first F and the last I of the model.
   int max_in_flight = 1;
-
   /// A rank that could compute a W waits instead for an F or I that will be ready within this part of the W's time.
   double patience = 0;
   /// Whether F and I alternate if both could be next; else I comes first.

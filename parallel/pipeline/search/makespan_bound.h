@@ -11,8 +11,7 @@ namespace heddle {
 /// - the least makespan of the rank's actions on one machine with interruptions, each with its earliest begin and the
 ///   least time after it (Carlier 1982);
 /// - the rank's work, with the idle time that the memory enforces, because before the first I can come back the rank
-/// can
-///   only execute the F that fit into it; the end of a step is the same in reverse;
+///   can only execute the F that fit into it; the end of a step is the same in reverse;
 /// - the time for which each micro-batch occupies the memory of the rank, divided by the memory.
 /// Infinity if a rank cannot hold one micro-batch.
 double makespan_bound(const SchedulingProblem& problem);

@@ -13,8 +13,8 @@ namespace heddle {
 
 namespace {
 
-/// The number of largest numbers of micro-batches in flight that are tried with the list scheduler.
-constexpr int max_limits = 24;
+/// How many values of ListRules::max_in_flight are tried.
+constexpr int max_tried_values = 24;
 /// The number of schedules that are reordered.
 constexpr std::size_t max_starts = 3;
 
@@ -46,7 +46,7 @@ void ProblemSearch::take(std::string how, double makespan, Schedule schedule) {
 
 void ProblemSearch::try_lists() {
   const int max_tried = std::min(problem_->micro_batches, 3 * problem_->ranks());
-  const int step = (max_tried + max_limits - 1) / max_limits;
+  const int step = (max_tried + max_tried_values - 1) / max_tried_values;
   for (int max_in_flight = max_tried; max_in_flight >= 1 && !is_finished(); max_in_flight -= step)
     for (const double patience : {0.0, 0.5, 1.0})
       for (const bool alternates : {false, true}) {

@@ -17,7 +17,7 @@ class ProblemSearch {
   ProblemSearch(SchedulingProblem problem, SearchWatch& watch);
 
   struct Found {
-    std::string how;  // `warm-up 5`, `block` or `reordered`
+    std::string how;  // `warm-up 5` (list scheduling with max_in_flight = 5), `block` or `reordered`
     double makespan = 0;
     Schedule schedule;
   };

@@ -1,5 +1,5 @@
-// The random numbers of the search: the same on every machine, so that a search gives the same result twice. No run
-// draws from it.
+// The random numbers of the search: the same on every machine, so that a search gives the same result twice.
+// Training draws its random numbers elsewhere (framework/scalars/random.h).
 #pragma once
 
 #include <cstdint>

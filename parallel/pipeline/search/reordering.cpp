@@ -15,7 +15,7 @@ constexpr int max_distance = 8;
 /// The weight of the ranks' average end in the objective, which distinguishes schedules of equal makespan.
 constexpr double weight_of_ends = 0.05;
 
-/// The number of no action.
+/// Stands for an action's number where there is none.
 constexpr int no_action = -1;
 
 /// The times of a schedule whose actions are numbered.

@@ -184,10 +184,10 @@ class Search {
   bool is_better(const ScheduleCandidate& a, const ScheduleCandidate& b) const {
     if (a.fits != b.fits) return a.fits;
     // Sums in another order count as equal.
-    const auto time = [&](const ScheduleCandidate& w) {
-      return rounding_ > 0 ? std::round(w.makespan / rounding_) : w.makespan;
+    const auto time = [&](const ScheduleCandidate& candidate) {
+      return rounding_ > 0 ? std::round(candidate.makespan / rounding_) : candidate.makespan;
     };
-    const auto memory = [](const ScheduleCandidate& w) { return std::round(w.peak_memory * 1e6); };
+    const auto memory = [](const ScheduleCandidate& candidate) { return std::round(candidate.peak_memory * 1e6); };
     return a.fits ? std::pair(time(a), memory(a)) < std::pair(time(b), memory(b))
                   : std::pair(memory(a), time(a)) < std::pair(memory(b), time(b));
   }

@@ -32,7 +32,7 @@ Schedule one_rank() {
 }
 
 /// `0O0 2-5  0L0 8-11`
-std::string transfers(const Simulation& simulation) {
+std::string host_moves(const Simulation& simulation) {
   std::string text;
   for (const auto& [action, begin, end] : simulation.timeline.host_links[0])
     text += fmt::format("{}{} {}-{}", text.empty() ? "" : "  ", to_string(action), begin, end);
@@ -125,7 +125,7 @@ TEST_CASE("simulation: transfers follow one another on the rank's link, and a ba
   CHECK(text(one_rank(), 0) == "0F0 0O0 0F1 0O1 0L0 0F2 0O2 0L1 0B0 0L2 0B1 0B2");
   const Simulation simulation =
       simulate(one_rank(), {.stages = {{.forward = 2, .backward_input = 3, .backward_weight = 4, .offload = 3}}});
-  CHECK(transfers(simulation) == "0O0 2-5  0O1 5-8  0L0 8-11  0O2 11-14  0L1 14-17  0L2 18-21");
+  CHECK(host_moves(simulation) == "0O0 2-5  0O1 5-8  0L0 8-11  0O2 11-14  0L1 14-17  0L2 18-21");
   CHECK(simulation.timeline.ranks[0][3].begin == 11);
   CHECK(simulation.step_time == 32);
 }
