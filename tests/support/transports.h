@@ -56,6 +56,7 @@ inline void run(const WorldOptions& options, const std::function<void(Rank&)>& b
   const TransportType& type = transport_type(options.transport);
   if (!type.needs_job || job != nullptr) return run_ranks(options, body);
   if (type.element_path == nullptr) return run_in_processes(options, body, Connection::sockets);
+  REQUIRE_MESSAGE(type.name == "nccl", "run() does not know how ranks are connected over ", type.name);
   NcclOnHost nccl;
   WorldOptions mine = options;
   mine.element_path = nccl_elements(nccl);

@@ -66,7 +66,8 @@ class Wire {
   /// within `timeout`.
   virtual bool flush(std::chrono::milliseconds timeout) noexcept = 0;
 
-  /// Any number of bytes; the receiver gives the same number and tag.
+  /// Any number of bytes; the receiver gives the same number and tag. Of the transfers from one process to another, at
+  /// most one at a time has a tag.
   virtual std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) = 0;
   virtual std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) = 0;
 
