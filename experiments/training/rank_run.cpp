@@ -124,6 +124,11 @@ class RankRun {
         fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
                          settings_.checkpoints.string(), first, experiment_.train.steps);
       if (first > 0) load(first);
+      if (leads() && first > 0 && first == experiment_.train.steps)
+        observer_.on_note(fmt::format(
+            "all {} steps were done: nothing is trained, and the figures of memory, bytes and time are those of "
+            "this run",
+            first));
       saver_.resume(first, experiment_.evaluation.keep_best ? accuracy_on() : "");
     } else if (leads() && has_data()) {
       // Checkpoints that a resumed run finds later must be of this run; the other ranks save only after a barrier with

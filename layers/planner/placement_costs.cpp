@@ -26,7 +26,7 @@ std::int64_t sent_elements(Operation operation, std::int64_t elements, int k) {
   const std::int64_t mine = shard(elements, k, 0).size;
   if (operation == Operation::all_gather) return (k - 1) * mine;
   if (operation == Operation::reduce_scatter || operation == Operation::all_to_all) return elements - mine;
-  if (operation == Operation::gather) return mine;
+  if (operation == Operation::gather) return 0;  // it receives what is gathered
   if (operation == Operation::broadcast) return (k - 1) * elements;
   if (operation == Operation::scatter) return elements - mine;
   return elements - mine + (k - 1) * mine;  // all_reduce

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 #include <set>
 #include <utility>
@@ -90,11 +91,19 @@ std::set<int> interrupting_signals(const Study<Experiment>& study) {
 
 /// The command that continues an interrupted run.
 std::string continuing(const RunCommand& command) {
-  std::string text = "./heddle run " + shell_word(command.file.string());
+  const char* const launcher = std::getenv("HEDDLE_LAUNCHER");  // as it was called
+  std::string text =
+      shell_word(launcher != nullptr ? launcher : "./heddle") + " run " + shell_word(command.file.string());
   for (const std::string& set : command.sets) text += " --set " + shell_word(set);
   if (!command.out.empty()) text += " --out " + shell_word(command.out.string());
   if (command.automatic) text += " --placements auto";
   return text + (command.resume == resume_if_possible ? " --resume=auto" : " --resume");
+}
+
+/// The signal that asks rank 0's process to end; 0: none. The same in all processes of a job.
+int signal_of(const Interruption& interruption, Job* job) {
+  const auto mine = static_cast<double>(interruption.signal.load());
+  return static_cast<int>(broadcast_numbers(job, {mine}).front());
 }
 
 /// The versions of what the study computes with: of the backends' libraries, of what connects the processes of a job,
@@ -206,6 +215,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   InterruptionSignals signals(interrupting_signals(study),
                               folder ? "the run ends after this step with a checkpoint" : nullptr);
   StageProfiles profiles;
+  int failed_after = 0;  // the signal after which a variant failed within its step
   RunResult run;
   run.name = study.name;
   run.versions = versions_of(study, job);
@@ -238,6 +248,8 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
     if (folder) write_if_due(*folder, run, console);
     if (run.variants.back().status == VariantResult::Status::interrupted) break;
     if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
+    failed_after = signal_of(signals.interruption(), job);
+    if (failed_after != 0) break;
   }
   progress.clear();
   const std::optional<DiskError> unwritten = folder ? finish(*folder, run) : std::nullopt;
@@ -246,7 +258,11 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
     print_continuation(command, study.variants[run.variants.size() - 1], console);
   const int code = print_results(run, command.json, console);
   if (unwritten) throw *unwritten;
-  return code;
+  if (failed_after == 0) return code;
+  if (folder)
+    console.err << fmt::format("SIG{}: {} failed before the end of its step; later variants do not begin\n",
+                               ::sigabbrev_np(failed_after), run.variants.back().name);
+  return 128 + failed_after;
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ std::string choices_table(const Explanation& e) {
   const Unit time = unit_of_seconds(times);
   const Unit held = unit_of_bytes(memory);
   Grid grid({"placement", heading("bytes sent", sent), heading("comm time", time), heading("compute time", time),
-             heading("step time", time), heading("peak memory", held), "fits"});
+             heading("step time", time), heading("kept memory", held), "fits"});
   for (std::size_t i = 0; i < e.choices.size(); ++i) {
     const Explanation::Choice& choice = e.choices[i];
     const double communicating = times[2 * i];
@@ -228,7 +228,13 @@ std::string explanation_text(const Explanation& e) {
   for (const ExplainedHead& head : e.heads)
     if (!head.split.empty())
       text += fmt::format("classes of the {}'s ranks: {}\n", head.name, fmt::join(head.split, ", "));
-  if (!e.choices.empty()) text.append("\n").append(choices_table(e));
+  if (!e.choices.empty())
+    text.append("\n")
+        .append(choices_table(e))
+        .append(
+            "kept memory: parameters, gradients, optimizer and activations, without logits and messages; heddle plan "
+            "has the "
+            "whole peak\n");
   return text;
 }
 

@@ -61,8 +61,7 @@ std::int64_t head_bytes_of_rank_0(const Experiment& experiment, const RunPlan& p
   if (!experiment.head.is_everywhere() && !plan.has_stage(0, plan.stages() - 1)) return 0;
   std::int64_t bytes = 0;
   for (const LayerCosts& head : planned_heads(experiment, *plan.model, options, plan.last_rank()))
-    for (const CollectiveCost& collective : head.collectives)
-      if (collective.operation != Operation::gather) bytes += collective.bytes;  // rank 0 receives what is gathered
+    for (const CollectiveCost& collective : head.collectives) bytes += collective.bytes;
   return bytes;
 }
 

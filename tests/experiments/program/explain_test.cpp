@@ -177,9 +177,13 @@ TEST_CASE("explain's totals are the sums of its rows") {
 }
 
 TEST_CASE("a rank sends in a step the bytes that explain prints") {
-  const std::vector<std::string> sets{"{}", R"({"mesh": {"dp": 2, "tp": 2}})",
+  const std::vector<std::string> sets{"{}",
+                                      R"({"mesh": {"dp": 2, "tp": 2}})",
                                       R"({"mesh": {"dp": 2, "tp": 1}, "train": {"shard": "optimizer"}})",
                                       R"({"mesh": {"dp": 2}, "model": {"embedding_norm": true}})",
+                                      R"({"mesh": {"dp": 2}, "head": {"logits": "gathered"}})",
+                                      R"({"mesh": {"dp": 2}, "head": {"logits": "transposed"}})",
+                                      R"({"mesh": {"dp": 2}, "head": {"logits": "fused"}})",
                                       R"({"mesh": {"dp": 4, "tp": 1}, "model": {"placements": [
                                             {"layers": "*", "parallel": "data"},
                                             {"layers": "fc", "parallel": "parameter"}]}})"};

@@ -80,6 +80,25 @@ TEST_CASE("an interrupted run saves, says how to continue, and gives the exit co
   }
 }
 
+TEST_CASE("after a signal no later variant begins, even if the step that is under way fails") {
+  const Scratch folder;
+  const std::string file = (folder / "diverging.json").string();
+  const std::string out = (folder / "out").string();
+  // The second step, whose loss is not finite, takes long enough for the signal.
+  write_file_atomically(file, R"({"name": "diverging", "threads": 1,
+    "data": {"type": "synthetic_identities", "identities": 64, "image": [1, 8, 8], "train_per_identity": 64},
+    "model": {"type": "mlp", "hidden": [2048, 2048]}, "head": {"classes": 64},
+    "train": {"batch": 4096, "steps": 4, "optimizer": {"lr": 1e30}}, "evaluation": null,
+    "variants": [{"name": "first", "patch": {}}, {"name": "second", "patch": {}}]})");
+  const std::jthread sender = signal_when_running(out, SIGINT);
+  const Called stopped = call({"run", file, "--json", "--out", out});
+  CHECK(stopped.code == 128 + SIGINT);
+  const nlohmann::json variants = nlohmann::json::parse(stopped.out)["variants"];
+  REQUIRE(variants.size() == 1);
+  CHECK(variants[0]["status"] == "failed");
+  CHECK(stopped.err.ends_with("SIGINT: first failed before the end of its step; later variants do not begin\n"));
+}
+
 TEST_CASE("an interrupted run that saves no checkpoints says so") {
   const Scratch folder;
   const std::string file = (folder / "small.json").string();
