@@ -53,8 +53,10 @@ struct LayerOption {
 struct ParameterPart {
   Shape whole;
   std::vector<IndexRange> box;  // one range per dimension
-  AxisSet sharded;  // axes along which the ranks hold different parts, or none; copies of a stage are alike along pp
-  AxisSet partial;  // axes along which gradients are partial sums
+  /// Axes along which the ranks hold different parts, or none. With several stages pp is one of them, although the two
+  /// copies of a stage hold the same part (Axis::copies).
+  AxisSet sharded;
+  AxisSet partial;                       // axes along which gradients are partial sums
   std::optional<IndexRange> elements{};  // a range of the box, row-major; if empty: all of it
   std::optional<Axis> gathered{};        // the axis whose ranks gather their elements before use
 

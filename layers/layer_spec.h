@@ -91,8 +91,8 @@ std::variant<LayerOption, Refusal> samples_only(Parallel kind, std::size_t input
 std::variant<LayerOption, Refusal> samples_ungathered(Parallel kind, std::size_t inputs, std::size_t parameters);
 /// The option `sequence` of layers that treat all tokens of their inputs [n, tokens, features] alike.
 std::variant<LayerOption, Refusal> sequence_option(AxisUse use, std::span<const Shape> inputs, std::size_t parameters);
-/// The options of layers that also treat all channels (the last dimension) alike: in addition `group`, where the
-/// parameters [C] are cut like the channels.
+/// The options of samples_ungathered, and `group`, for layers that also treat all channels (the last dimension) alike:
+/// the parameters [C] are cut like the channels.
 std::variant<LayerOption, Refusal> samples_or_channels(Parallel kind, AxisUse use, std::span<const Shape> inputs,
                                                        const Shape& output, std::size_t parameters);
 

@@ -95,9 +95,9 @@ struct ModelConfig {
   std::int64_t embedding = 512;
   std::vector<std::int64_t> hidden{256};  // mlp
   Stem stem = Stem::imagenet;             // resnet, resnext
-  bool embedding_norm = false;            // mlp, resnet, resnext: batch norm in place of the last linear layer's bias
-  double dropout = 0;                     // before the last linear layer
-  bool synchronized_norms = false;        // batch norms share statistics over dp
+  bool embedding_norm = false;  // mlp, resnet, resnext, vit_b_16: batch norm in place of the last linear layer's bias
+  double dropout = 0;           // before the last linear layer
+  bool synchronized_norms = false;  // batch norms share statistics over dp
   ResnextConfig resnext{};
   VggConfig vgg{};
   MobileFaceNetConfig mobilefacenet{};
@@ -141,7 +141,7 @@ ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image)
 /// has no class token: the embedding is computed from all tokens.
 ModelSpec make_vit(const ModelConfig& config, const ImageShape& image);
 /// The vision transformer of Dosovitskiy et al. 2021 with a class token, in torchvision's form and with its parameter
-/// names; its last linear layer gives the embedding. The sizes are those of `vit`, whose other keys it does not read.
+/// names; its last linear layer gives the embedding. It reads the sizes and attention_dropout of `vit`.
 ModelSpec make_torchvision_vit(const VitConfig& vit, const ModelConfig& config, const ImageShape& image);
 
 /// The deviation of initial weights [out, .., kernel, kernel] by PyTorch's `kaiming_normal_(mode="fan_out")`, in which

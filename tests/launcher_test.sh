@@ -134,7 +134,7 @@ done
 echo 'const int value = oops;' >"$tree/framework/value.h"
 call value
 is "a failed build ends with 1" "1/" "$code/$out"
-has "a failed build shows the compiler's message" "‘oops’ was not declared" "$err"
+has "a failed build shows the compiler's message" "was not declared" "$err"
 has "a failed build names its log" "the build failed; all of its output: $tree/build/release/heddle.log" "$err"
 call value
 is "a failed build is tried again" 1 "$code"

@@ -1,5 +1,5 @@
-// The option `data` of an experiment, and the table of data sets. Only `heddle data` knows one of them besides, for the
-// containers that it reads (program/data/stored_images.h).
+// The option `data` of an experiment, and the table of data sets. `heddle data` also knows the containers that it
+// reads (experiments/program/data/stored_images.h); profiles of heads and benchmarks use synthetic_identities directly.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,8 @@ inline constexpr auto enum_names<OnBroken> = enum_table<OnBroken>({
 /// The option `on_broken` of a data set.
 void describe_on_broken(Describer& d, OnBroken& on_broken);
 
-/// InputError if more than a tenth of the images are broken, or smaller than the crop: something else must be wrong.
+/// InputError if more than one image, and more than a tenth of all, is broken or smaller than the crop: something else
+/// must be wrong.
 void check_share_of_broken(std::int64_t broken, std::int64_t images, std::string_view example);
 
 class EncodedImages : public Dataset {

@@ -47,8 +47,8 @@ class ImageLoader {
   ImageLoader& operator=(const ImageLoader&) = delete;
 
   /// Waits for the next images and returns their pixels, which stay valid until `release`: at most `images` of them,
-  /// and fewer where the ring is smaller or wraps around. Rethrows what reading one of them threw. Error if the
-  /// samples end before them. One thread calls both `next` and `release`.
+  /// and fewer where half of the ring has fewer or the ring wraps around. Rethrows what reading one of them threw.
+  /// Error if the samples end before them. One thread calls both `next` and `release`.
   std::span<const float> next(std::int64_t images);
   /// Frees the buffers of the images that `next` returned for the images that follow.
   void release();

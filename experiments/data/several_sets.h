@@ -26,6 +26,7 @@ class SeveralSets final : public Dataset {
   std::int64_t label(Split split, std::int64_t index) const override { return set(0).label(split, index); }
   bool has_weights() const override { return set(0).has_weights(); }
   double weight(std::int64_t index) const override { return set(0).weight(index); }
+  std::vector<std::string> class_names() const override { return set(0).class_names(); }
   std::string sample_name(Split split, std::int64_t index) const override { return set(0).sample_name(split, index); }
   void read(Split split, std::int64_t index, std::span<float> pixels) const override {
     set(0).read(split, index, pixels);

@@ -17,8 +17,8 @@ class Grid {
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   /// Does not shorten the first column, however wide the rows become.
   void keep_first_whole() { keeps_first_whole_ = true; }
-  /// A row that is too wide is made to fit: the first column is shortened, then the units of the headers move into a
-  /// line of their own, then the space between the columns shrinks. The first column stays whole, however wide, if
+  /// A row that is too wide is made to fit: the units of the headers move into a line of their own, then the first
+  /// column is shortened, then the space between the columns shrinks. The first column stays whole, however wide, if
   /// different names would become equal.
   std::string to_text() const;
 
@@ -27,7 +27,7 @@ class Grid {
   bool keeps_first_whole_ = false;
 };
 
-/// Three significant digits, without an exponent.
+/// Two decimals below 10, one below 100, none from there on; without an exponent.
 std::string significant(double value);
 
 }  // namespace heddle

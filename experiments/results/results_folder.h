@@ -25,9 +25,9 @@ std::string folder_name(std::string_view variant);
 class ResultsFolder {
  public:
   /// Makes the folder. InputError if it cannot be made, or if another run is writing to it. The files of an earlier run
-  /// stay until the first call below, so that a run which fails before it begins (a misspelt path to the data, a
-  /// checkpoint of a different experiment) destroys nothing. Then experiment.json is written and, unless the run
-  /// resumes the earlier one, the files of that one are removed. `now` gives seconds, for write_if_due.
+  /// stay until begin_variant or write is first called, so that a run which fails before it begins (a misspelt path to
+  /// the data, a checkpoint of a different experiment) destroys nothing. Then experiment.json is written and, unless
+  /// the run resumes the earlier one, the files of that one are removed. `now` gives seconds, for write_if_due.
   ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume,
                 std::function<double()> now = steady_seconds);
 

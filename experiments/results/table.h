@@ -1,4 +1,5 @@
-// The tables at the end of a run. They fit 100 columns and need no colour.
+// The tables at the end of a run. They fit 100 columns unless different names would become equal, and need no
+// colour.
 #pragma once
 
 #include <string>

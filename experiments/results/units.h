@@ -21,7 +21,7 @@ Unit unit_of_flops(std::span<const double> values);  // floating-point operation
 /// `what (unit)`.
 std::string heading(std::string_view what, const Unit& unit);
 
-/// Three significant digits, at most three of them after the point: `5214`, `36.7`, `9.48`, `0.003`, `0`.
+/// Two decimals below 10, one below 100, none from there on, and three below 1: `5214`, `36.7`, `9.48`, `0.003`, `0`.
 std::string in_unit(double value, const Unit& unit);
 
 /// The cell of a value that was not measured.

@@ -84,7 +84,7 @@ struct PipelineConfig {
   bool predict = true;  // whether run_variant predicts the step time
 };
 
-/// The differences between ranks for a virtual clock.
+/// The differences between ranks: speed and jitter on a virtual clock, and the memory that each may hold.
 struct RanksConfig {
   std::vector<double> speed;  // one per rank; missing ones are 1
   double jitter = 0;

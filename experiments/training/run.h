@@ -55,8 +55,9 @@ struct RunSettings {
   RunObserver* observer = nullptr;
 };
 
-/// Running out of memory, a failing rank, an image that is found broken in training and an interruption are results
-/// (status and error say which); other wrong input is an InputError.
+/// Running out of memory, a failing rank, an image that is found broken in training or evaluation, an interruption and
+/// a last checkpoint that cannot be written are results (status and error say which); other wrong input is an
+/// InputError.
 VariantResult run_variant(const Experiment& experiment, const std::string& name, const RunSettings& settings = {});
 
 }  // namespace heddle

@@ -142,8 +142,8 @@ Variable record(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
 Variable record_collective(Tensor output, std::span<const Variable> inputs, Vjp vjp);
 Variable record_collective(Tensor output, std::initializer_list<Variable> inputs, Vjp vjp);
 
-/// Where a backward pass starts: an output and d(loss)/d(output). If the gradient is undefined, only the collectives
-/// that the output depends on are visited.
+/// Where a backward pass starts: an output and d(loss)/d(output). If the gradient is undefined, the pass starts
+/// instead at the collectives that the output depends on, with zeros.
 struct Root {
   Variable output;
   Tensor gradient;

@@ -23,7 +23,7 @@ struct ConvolutionGeometry {
   Extent padding;
   Extent dilation;
   std::int64_t groups = 1;
-  auto operator<=>(const ConvolutionGeometry&) const = default;  // NOLINT(modernize-use-nullptr): as above
+  auto operator<=>(const ConvolutionGeometry&) const = default;  // NOLINT(modernize-use-nullptr): as in extent.h
   /// No sample, or one side without channels (a rank may hold none of a sharded layer's): nothing is multiplied.
   bool is_empty() const { return batch == 0 || in_channels == 0 || out_channels == 0; }
   /// The number of elements of the weight.
@@ -52,7 +52,7 @@ struct ChosenConvolution {
   std::string math{};          // the library's name; empty for `plain`
   std::int64_t workspace = 0;  // bytes
   bool adds_bias = false;      // in the same kernel
-  auto operator<=>(const ChosenConvolution&) const = default;  // NOLINT(modernize-use-nullptr): as above
+  auto operator<=>(const ChosenConvolution&) const = default;  // NOLINT(modernize-use-nullptr): as in extent.h
 };
 
 class ConvolutionKernels {

@@ -48,7 +48,7 @@ class NormalizationKernels {
   virtual void merge_moments(const Tensor& groups, double momentum, Tensor& running_mean,
                              Tensor& running_variance) const = 0;
 
-  /// inverse [C] = 1 / sqrt(factor * variance + epsilon), which may be the variance.
+  /// inverse [C] = 1 / sqrt(factor * variance + epsilon); `inverse` may be `variance`.
   virtual void inverse_deviation(const Tensor& variance, double factor, double epsilon, Tensor& inverse) const = 0;
 
   // Over rows: a row is the last dimension, everything before it counts rows.
@@ -60,9 +60,10 @@ class NormalizationKernels {
                                      Tensor& dx) const = 0;
 
   /// y = (x - mean) / sqrt(var + epsilon) * gamma + beta for each row; statistics [2, n]: mean, inverse deviation.
+  /// gamma and beta may be undefined: 1 and 0.
   virtual void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& y,
                           Tensor& statistics) const = 0;
-  /// Each of dx, dgamma, dbeta may be undefined when not wanted. gamma and beta may be undefined: 1 and 0.
+  /// Each of dx, dgamma, dbeta may be undefined when not wanted; gamma may be undefined: 1.
   virtual void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy,
                                    Tensor& dx, Tensor& dgamma, Tensor& dbeta) const = 0;
 };

@@ -10,7 +10,7 @@
 namespace heddle {
 
 enum class ReduceOp { sum, mean, max };
-/// Of the tensors of several ranks.
+/// How the tensors of several ranks are combined.
 enum class Reduction { sum, max };
 
 class ReductionKernels {

@@ -24,8 +24,8 @@ class TrainingKernels {
   /// Every element into [-bound, bound].
   virtual void clamp(Tensor& x, double bound) const = 0;
 
-  /// velocity = momentum * velocity + (gradient + weight_decay * weight); weight -= learning_rate * velocity, or with
-  /// Nesterov learning_rate * (gradient' + momentum * velocity). velocity is undefined if momentum = 0. A weight and
+  /// With g = gradient + weight_decay * weight: velocity = momentum * velocity + g; weight -= learning_rate * velocity,
+  /// or with Nesterov learning_rate * (g + momentum * velocity). velocity is undefined if momentum = 0. A weight and
   /// its gradient have one type, optimizer state its compute type.
   virtual void sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const = 0;
   /// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.

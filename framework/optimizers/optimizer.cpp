@@ -27,8 +27,9 @@ void describe_sgd(Describer& d, OptimizerConfig& c) {
   d.field("nesterov", c.nesterov, "whether to use Nesterov's momentum");
   constexpr std::array types{DType::f32, DType::bf16, DType::f16};
   choice(d, "weights", c.weights, types,
-         "type of the weights of convolutions and linear layers, of their gradients and velocity: f32, or with "
-         "train.dtype bf16 or f16 also that type, which halves the bytes and is stepped with stochastic rounding");
+         "type of parameters of several dimensions (weights of convolutions and linear layers, position embeddings, "
+         "tokens), of their gradients and velocity: f32, or with train.dtype bf16 or f16 also that type, which halves "
+         "the bytes and is stepped with stochastic rounding");
 }
 
 void describe_adamw(Describer& d, OptimizerConfig& c) {

@@ -25,8 +25,9 @@ struct OptimizerConfig {
   double layer_decay = 1;  // factor of the backbone's learning rate from block to block, from its end to its beginning
   double momentum = 0.9;   // sgd
   bool nesterov = false;   // sgd
-  /// The type that weights of convolutions and linear layers are kept in, with their gradients and velocity: f32 (f64
-  /// with train.dtype f64), or bf16 or f16, stepped with stochastic rounding. sgd only.
+  /// The type that parameters of several dimensions (weights of convolutions and linear layers, position embeddings,
+  /// tokens) are kept in, with their gradients and velocity: f32 (f64 with train.dtype f64), or bf16 or f16, stepped
+  /// with stochastic rounding. sgd only.
   DType weights = DType::f32;
   double beta1 = 0.9;     // adamw
   double beta2 = 0.999;   // adamw

@@ -28,7 +28,7 @@ class StorageLog {
   std::vector<std::weak_ptr<Storage>> storages_;
 };
 
-/// Storages whose bytes are in the host's memory. Their tensors cannot be read until they are back.
+/// Storages whose bytes move to the host's memory and back. Their tensors cannot be read in between.
 class Offloaded {
  public:
   /// Takes those of the storages that still exist and hold activations, each once, on one device.

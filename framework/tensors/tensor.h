@@ -40,7 +40,7 @@ class Storage {
   /// again; the tensors of the other one may not.
   void refill(Storage& other);
 
-  /// The same for bytes that move to the host's memory and back (Backend::offload, load).
+  /// Like release and refill, for bytes that move to the host's memory and come back (Backend::offload, load).
   void offload(std::span<std::byte> host);
   void load(std::span<const std::byte> host);
 
@@ -136,9 +136,9 @@ class Tensor {
     to_host_bytes(dtype_of<T>, std::as_writable_bytes(std::span(values)));
     return values;
   }
-  /// Floating elements widened to f64.
+  /// The elements, of any type, as f64.
   std::vector<double> to_doubles() const;
-  /// The only element of a one-element floating tensor.
+  /// The only element of a one-element tensor, as f64.
   double item() const;
 
   /// Overwrites all elements with host values of the same dtype.

@@ -1,4 +1,5 @@
-// Loops over tiles. On plan they take constant time: planning for a billion classes is as fast as for a thousand.
+// Loops over tiles. On plan, work that involves no other rank takes constant time: planning for a billion classes is as
+// fast as for a thousand.
 #pragma once
 
 #include <algorithm>

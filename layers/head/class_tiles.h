@@ -25,7 +25,7 @@ inline constexpr double norm_epsilon = 1e-12;
 struct ClassTile {
   std::int64_t index = 0;  // the number of this tile
   std::int64_t begin = 0;  // its first row among those of this rank
-  Tensor rows{};           // [t, d]; a view of the table if that is kept in the type of the products
+  Tensor rows{};           // [t, d]; a view of the table if all rows are selected and kept in the products' type
   Tensor inverse_norm{};   // [t]: 1 / |w|; undefined if nothing is normalised
   Tensor bias{};           // [t / centres], added to the logits of all rows; usually undefined
   std::int64_t centres = 1;
@@ -37,7 +37,7 @@ struct ClassTile {
 
 /// The gradients of n rows.
 struct ClassGradient {
-  Tensor weight;  // [n, d]: of a tile, by the normalised weights
+  Tensor weight;  // [n, d]: of a tile, by the normalised weights; from Head::gradient, by the weights
   Tensor bias{};  // [n, 1]; undefined without biases
 };
 
@@ -67,8 +67,8 @@ class ClassTiles {
   ClassTile all() const { return load(0, size_); }
   /// The rows that an index [n] into them names: [n, d], in the type of the computation.
   ClassTile rows_at(const Tensor& rows) const;
-  /// Visits every tile in order. On plan, tiles of equal size are visited once and counted if the work is the rank's
-  /// own (for_each_tile).
+  /// Visits every tile in order. On plan, if the work is the rank's own, only the first two and the last are visited;
+  /// the others are counted like the second (for_each_tile).
   void for_each(const std::function<void(const ClassTile&)>& body, TileWork work = TileWork::own) const;
 
  private:

@@ -1,5 +1,5 @@
 // The time of the sums of a rank's gradients, which GradientBuckets starts while the last backward is still computing.
-// `ready` and `end()` are seconds since the begin of the step; the others are durations.
+// `ready` and `end()` are seconds since the beginning of the step; the others are durations.
 #pragma once
 
 #include <array>

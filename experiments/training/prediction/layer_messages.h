@@ -1,5 +1,5 @@
 // The messages of a step besides those that pass from stage to stage: what the ranks of a stage send each other for
-// each layer, and the sums of its gradients after the last backward.
+// each layer, and the sums of its gradients, once in a step.
 #pragma once
 
 #include <array>

@@ -34,7 +34,7 @@ struct StageProfile {
   double head_norm = 0;
   /// Everything from the gradients to the new weights in a step, for all parameters but the head's.
   double optimizer = 0;
-  /// Whether they were measured on the ranks of the run. They are then those of all replicas together, means over
+  /// Whether the costs were measured on the ranks of the run. They are then those of all replicas together, means over
   /// micro-batches of all sizes in place of the largest one's, and a backward includes its copies of gradients into the
   /// buckets in which they are summed.
   bool is_of_ranks = false;

@@ -13,7 +13,8 @@ namespace heddle {
 /// Whether a rank of the pipeline has a part of the heads' weights.
 bool trains_head(const Experiment& experiment, const RunPlan& plan, int pipeline_rank);
 
-/// Of the model and of replicated heads, at least 1. The weights of other heads are stepped with their gradient.
+/// The number of trained elements of the model and of replicated heads, at least 1. The weights of other heads are
+/// stepped with their gradient.
 double trained_elements(const Experiment& experiment, const RunPlan& plan);
 /// `layers`: of each application of the plan's model.
 double stepped_elements(const Experiment& experiment, const RunPlan& plan, std::span<const LayerMessages> layers,
