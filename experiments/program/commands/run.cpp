@@ -215,11 +215,22 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   InterruptionSignals signals(interrupting_signals(study),
                               folder ? "the run ends after this step with a checkpoint" : nullptr);
   StageProfiles profiles;
-  int failed_after = 0;  // the signal after which a variant failed within its step
+  int failed_after = 0;  // the signal after which a variant failed within its step, so that the next one does not begin
   RunResult run;
   run.name = study.name;
   run.versions = versions_of(study, job);
+  const auto finish_if_it_throws = [&](const auto& body) {
+    try {
+      body();
+    } catch (...) {
+      if (folder) finish(*folder, run);
+      throw;
+    }
+  };
   for (StudyVariant& member : study.variants) {
+    if (!run.variants.empty())
+      finish_if_it_throws([&] { failed_after = signal_of(signals.interruption(), job); });
+    if (failed_after != 0) break;
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {}, {}\n", study.name, member.name, run.variants.size() + 1,
                                study.variants.size(), counted(mesh_of(member.root).size(), "rank", "ranks"),
@@ -236,20 +247,15 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                .restart = restart_of_environment(),
                                .interruption = &signals.interruption(),
                                .observer = &reporter};
-    try {
+    finish_if_it_throws([&] {
       const auto run_once = [&] { return run_variant(member.root, member.name, settings); };
       run.variants.push_back(command.elastic ? run_or_restart(*job, member.root.elastic, prepared.preferred_ranks,
                                                               signals.interruption(), console, run_once)
                                              : run_once());
-    } catch (...) {
-      if (folder) finish(*folder, run);
-      throw;
-    }
+    });
     if (folder) write_if_due(*folder, run, console);
     if (run.variants.back().status == VariantResult::Status::interrupted) break;
     if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
-    failed_after = signal_of(signals.interruption(), job);
-    if (failed_after != 0) break;
   }
   progress.clear();
   const std::optional<DiskError> unwritten = folder ? finish(*folder, run) : std::nullopt;
