@@ -228,8 +228,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
     }
   };
   for (StudyVariant& member : study.variants) {
-    if (!run.variants.empty())
-      finish_if_it_throws([&] { failed_after = signal_of(signals.interruption(), job); });
+    if (!run.variants.empty()) finish_if_it_throws([&] { failed_after = signal_of(signals.interruption(), job); });
     if (failed_after != 0) break;
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {}, {}\n", study.name, member.name, run.variants.size() + 1,
