@@ -206,7 +206,9 @@ std::string choices_table(const Explanation& e) {
     grid.add({choice.name, in_unit(bytes[i], sent), in_unit(communicating, time), in_unit(computing, time),
               in_unit(communicating + computing, time), in_unit(memory[i], held), fits ? "yes" : "no"});
   }
-  return grid.to_text();
+  return grid.to_text() +
+         "kept memory: parameters, gradients, optimizer and activations, without logits and messages; heddle plan has "
+         "the whole peak\n";
 }
 
 }  // namespace
@@ -228,13 +230,7 @@ std::string explanation_text(const Explanation& e) {
   for (const ExplainedHead& head : e.heads)
     if (!head.split.empty())
       text += fmt::format("classes of the {}'s ranks: {}\n", head.name, fmt::join(head.split, ", "));
-  if (!e.choices.empty())
-    text.append("\n")
-        .append(choices_table(e))
-        .append(
-            "kept memory: parameters, gradients, optimizer and activations, without logits and messages; heddle plan "
-            "has the "
-            "whole peak\n");
+  if (!e.choices.empty()) text.append("\n").append(choices_table(e));
   return text;
 }
 
