@@ -1,6 +1,10 @@
-# The Python of the tests that compare with other programs. To be sourced; $work is the test's folder.
-# Scripts that it runs can import the modules of tests/support.
-# shellcheck shell=bash disable=SC2034,SC2154
+# What tests that compare with other programs share. To be sourced in the root of the repository: builds the program, and sets
+# $work, the test's folder. Scripts that Python runs can import the modules of tests/support.
+# shellcheck shell=bash disable=SC2034
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+./heddle --version >/dev/null || exit 1
 export PYTHONPATH=$PWD/tests/support${PYTHONPATH:+:$PYTHONPATH}
 choose_python() {  # choose_python PYTHON PACKAGES..: sets $python; if PYTHON is empty, it is one of a new environment
   python=$1

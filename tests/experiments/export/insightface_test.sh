@@ -5,11 +5,7 @@
 #   tests/experiments/export/insightface_test.sh [PYTHON]    a Python that has insightface, onnxruntime and pillow
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
-unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/python.sh
 source tests/support/python.sh
 choose_python "${1-}" insightface onnxruntime pillow
-./heddle --version >/dev/null || exit 1
 "$python" tests/experiments/export/insightface_test.py "$work"

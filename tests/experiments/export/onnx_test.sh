@@ -5,11 +5,7 @@
 #   tests/experiments/export/onnx_test.sh [PYTHON]    a Python that has numpy, onnxruntime, pillow and safetensors
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
-unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/python.sh
 source tests/support/python.sh
 choose_python "${1-}" numpy onnxruntime pillow safetensors
-./heddle --version >/dev/null || exit 1
 "$python" tests/experiments/export/onnx_test.py "$work"

@@ -5,11 +5,7 @@
 #   tests/experiments/export/parquet_test.sh [PYTHON]    a Python that has numpy, pandas, pillow and pyarrow
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
-unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/python.sh
 source tests/support/python.sh
 choose_python "${1-}" numpy pandas pillow pyarrow
-./heddle --version >/dev/null || exit 1
 PYTHONPATH=$PWD/python:$PYTHONPATH "$python" tests/experiments/export/parquet_test.py "$work"

@@ -14,11 +14,7 @@ set -u
 faces=${2:+$(cd "$2" && pwd)}
 experiment=${3:+$(realpath "$3")}
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
-unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/python.sh
 source tests/support/python.sh
 choose_python "${1-}" numpy onnxruntime pillow safetensors
-./heddle --version >/dev/null || exit 1
 "$python" tests/experiments/export/walk_test.py "$work" ${faces:+"$faces"} ${experiment:+"$experiment"}

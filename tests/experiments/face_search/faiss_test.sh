@@ -4,11 +4,7 @@
 #   tests/experiments/face_search/faiss_test.sh [PYTHON]    a Python that has numpy and faiss-cpu
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
-unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/python.sh
 source tests/support/python.sh
 choose_python "${1-}" numpy faiss-cpu
-./heddle --version >/dev/null || exit 1
 "$python" tests/experiments/face_search/faiss_test.py "$work"
