@@ -16,8 +16,8 @@ struct Precision {
   Precision(DType activation_type, DType weight_type) : activations(activation_type), weights(weight_type) {}
 
   DType activations;  // and of their gradients, also when they are sent between stages and ranks
-  /// Of parameters of several dimensions (weights of convolutions and linear layers, position embeddings, tokens), of
-  /// their gradients and of the optimizer's state for them.
+  /// The type of parameters of several dimensions (weights of convolutions and linear layers, position embeddings,
+  /// tokens), of their gradients and of the optimizer's state for them.
   DType weights;
 
   /// The type of everything else: biases, norms and slopes with their gradients and state, statistics, and the head
