@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "parallel/pipeline/search/folded_blocks.h"
+#include "parallel/pipeline/search/folded_schedules.h"
 #include "parallel/pipeline/search/list_scheduler.h"
 #include "parallel/pipeline/search/makespan_bound.h"
 #include "parallel/pipeline/search/reordering.h"
@@ -17,6 +19,10 @@ namespace {
 constexpr int max_tried_values = 24;
 /// The number of schedules that are reordered.
 constexpr std::size_t max_starts = 3;
+/// Of the published blocks so many are tried at any effort: all of them with up to 16 ranks.
+constexpr std::size_t min_folded_blocks = 1000;
+/// The time that the search's other schedulers take for an action, in that of folded_schedules.
+constexpr std::int64_t folded_speed = 4;
 
 SchedulingProblem with_micro_batches(const SchedulingProblem& problem, int micro_batches) {
   return scheduling_problem(micro_batches, problem.rank_of, problem.costs, problem.transfer, problem.memory);
@@ -60,6 +66,22 @@ void ProblemSearch::try_lists() {
       }
 }
 
+void ProblemSearch::try_folded_blocks(std::int64_t actions) {
+  if (problem_->rank_of != folded_stages(problem_->ranks())) return;
+  const std::vector<FoldedBlock> blocks = folded_blocks(problem_->ranks());
+  const std::int64_t actions_per_block = std::int64_t{3} * problem_->stages() * problem_->micro_batches;
+  const auto tried = std::min(
+      blocks.size(), std::max(min_folded_blocks, static_cast<std::size_t>(folded_speed * actions / actions_per_block)));
+  for (std::size_t i = 0; i < tried && !is_finished() && !watch_->poll(); ++i) {
+    ++watch_->tried.blocks;
+    for (Schedule& schedule : folded_schedules(blocks[i * blocks.size() / tried], problem_->micro_batches)) {
+      if (!fits(*problem_, schedule)) continue;
+      const double makespan = makespan_of(*problem_, schedule);
+      take("block", makespan, std::move(schedule));
+    }
+  }
+}
+
 void ProblemSearch::take_block() {
   if (!blocks_->found()) return;
   const double makespan = blocks_->makespan();
@@ -69,6 +91,7 @@ void ProblemSearch::take_block() {
 void ProblemSearch::begin(std::int64_t actions, RandomNumbers& random) {
   if (bound_ == infinity) return;
   try_lists();
+  if (!is_finished()) try_folded_blocks(actions);
   if (is_finished()) return;
   if (short_blocks_) {
     short_blocks_->try_family(actions, random);

@@ -28,13 +28,14 @@ class ProblemSearch {
   bool is_finished() const;
   const std::optional<Found>& best() const { return best_; }
 
-  /// Tries the list scheduler with all of its rules, and the family of building blocks.
+  /// Tries the list scheduler with all of its rules, and the families of building blocks.
   void begin(std::int64_t actions, RandomNumbers& random);
   /// Improves the blocks, and reorders the best schedules. Takes about the time of scheduling `actions` actions.
   void improve(std::int64_t actions, RandomNumbers& random);
 
  private:
   void try_lists();
+  void try_folded_blocks(std::int64_t actions);
   void take_block();
   void reorder_best(std::int64_t actions, RandomNumbers& random);
   void take(std::string how, double makespan, Schedule schedule);

@@ -44,12 +44,13 @@ class Timing {
     return kind * cells_ + action.stage * problem_.micro_batches + action.micro_batch;
   }
   int kind(int action) const { return action / cells_; }
+  ActionKind action_kind(int action) const {
+    constexpr ActionKind kinds[] = {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight};
+    return kinds[kind(action)];
+  }
   int stage(int action) const { return action % cells_ / problem_.micro_batches; }
   int micro_batch(int action) const { return action % problem_.micro_batches; }
-  Action action(int number) const {
-    constexpr ActionKind kinds[] = {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight};
-    return {kinds[kind(number)], stage(number), micro_batch(number)};
-  }
+  Action action(int number) const { return {action_kind(number), stage(number), micro_batch(number)}; }
   int rank(int action) const { return problem_.rank_of[at_index(stage(action))]; }
 
   /// False if the lists cannot be executed or take longer than `limit`.
@@ -268,11 +269,7 @@ class Annealing {
   bool fits(int rank) const {
     double held = 0;
     for (const int action : lists_[at_index(rank)]) {
-      const StageCosts& costs = problem_.costs[at_index(timing_.stage(action))];
-      const int kind = timing_.kind(action);
-      held += kind == 0   ? costs.activations
-              : kind == 1 ? costs.weight_inputs - costs.activations
-                          : -costs.weight_inputs;
+      held += change_of_held(problem_.costs[at_index(timing_.stage(action))], timing_.action_kind(action));
       if (held > problem_.max_held()) return false;
     }
     return true;

@@ -11,6 +11,16 @@ double SchedulingProblem::mean_action_time() const {
   return sum / (3 * static_cast<double>(costs.size()));
 }
 
+bool fits(const SchedulingProblem& problem, const Schedule& schedule) {
+  return std::all_of(schedule.ranks.begin(), schedule.ranks.end(), [&](const std::vector<Action>& list) {
+    double held = 0;
+    return std::all_of(list.begin(), list.end(), [&](const Action& action) {
+      held += change_of_held(problem.costs[at_index(action.stage)], action.kind);
+      return held <= problem.max_held();
+    });
+  });
+}
+
 SchedulingProblem scheduling_problem(int micro_batches, std::vector<int> rank_of, std::vector<StageCosts> costs,
                                      const TransferCosts& transfer, double memory) {
   SchedulingProblem problem{.micro_batches = micro_batches,

@@ -38,6 +38,16 @@ struct SchedulingProblem {
   double mean_action_time() const;
 };
 
+/// By how much an F, I or W of a stage changes what its rank holds.
+constexpr double change_of_held(const StageCosts& costs, ActionKind kind) {
+  return kind == ActionKind::forward          ? costs.activations
+         : kind == ActionKind::backward_input ? costs.weight_inputs - costs.activations
+                                              : -costs.weight_inputs;
+}
+
+/// Whether each rank has the memory for its list of F, I and W.
+bool fits(const SchedulingProblem& problem, const Schedule& schedule);
+
 SchedulingProblem scheduling_problem(int micro_batches, std::vector<int> rank_of, std::vector<StageCosts> costs,
                                      const TransferCosts& transfer, double memory);
 
