@@ -26,22 +26,22 @@ struct Speeds {
 /// The times of F and I.
 FoldedBlock passes_of(const Speeds& speeds, int ranks) {
   FoldedBlock block(at_index(ranks));
-  const auto at = [&](int rank, Slot slot) -> int& { return block[at_index(rank)][index_of(slot)]; };
+  const auto at = [&](int rank, BlockSlot slot) -> int& { return block[at_index(rank)][index_of(slot)]; };
   const int last = ranks - 1;
-  const auto go_down = [&](Slot slot) {
+  const auto go_down = [&](BlockSlot slot) {
     for (int rank = 0; rank < last; ++rank)
       at(rank + 1, slot) = at(rank, slot) + (rank < speeds.changes_at ? speeds.first_step : speeds.second_step);
   };
-  const auto go_up = [&](Slot slot) {
+  const auto go_up = [&](BlockSlot slot) {
     for (int rank = last; rank > 0; --rank) at(rank - 1, slot) = at(rank, slot) + 1;
   };
-  go_down(Slot::f0);
-  at(last, Slot::f1) = at(last, Slot::f0) + speeds.forward_turn;
-  go_up(Slot::f1);
-  at(0, Slot::i1) = at(0, Slot::f1) + speeds.loss_turn;
-  go_down(Slot::i1);
-  at(last, Slot::i0) = at(last, Slot::i1) + speeds.backward_turn;
-  go_up(Slot::i0);
+  go_down(BlockSlot::f0);
+  at(last, BlockSlot::f1) = at(last, BlockSlot::f0) + speeds.forward_turn;
+  go_up(BlockSlot::f1);
+  at(0, BlockSlot::i1) = at(0, BlockSlot::f1) + speeds.loss_turn;
+  go_down(BlockSlot::i1);
+  at(last, BlockSlot::i0) = at(last, BlockSlot::i1) + speeds.backward_turn;
+  go_up(BlockSlot::i0);
   return block;
 }
 
@@ -50,9 +50,10 @@ bool add_weights(FoldedBlock& block) {
   for (auto& times : block) {
     std::array<bool, block_period> is_taken{};
     const auto take = [&](int time) { return !std::exchange(is_taken.at(at_index(time % block_period)), true); };
-    for (const Slot slot : {Slot::f0, Slot::f1, Slot::i1, Slot::i0})
+    for (const BlockSlot slot : {BlockSlot::f0, BlockSlot::f1, BlockSlot::i1, BlockSlot::i0})
       if (!take(times.at(index_of(slot)))) return false;
-    for (const auto& [weight, input] : {std::pair(Slot::w1, Slot::i1), std::pair(Slot::w0, Slot::i0)}) {
+    for (const auto& [weight, input] :
+         {std::pair(BlockSlot::w1, BlockSlot::i1), std::pair(BlockSlot::w0, BlockSlot::i0)}) {
       int time = times.at(index_of(input)) + 1;
       while (!take(time)) ++time;
       times.at(index_of(weight)) = time;

@@ -10,12 +10,12 @@
 namespace heddle {
 
 /// What a rank executes in a slot: an F, I or W of its first stage (0) or of its second one (1).
-enum class Slot : char { f0, f1, i1, i0, w1, w0, idle };
+enum class BlockSlot : char { f0, f1, i1, i0, w1, w0, idle };
 inline constexpr std::size_t slot_kinds = 6;
 /// The number of slots after which the next micro-batch follows: six actions per rank.
 inline constexpr int block_period = 6;
 
-constexpr std::size_t index_of(Slot slot) {
+constexpr std::size_t index_of(BlockSlot slot) {
   return static_cast<std::size_t>(slot);
 }
 

@@ -10,18 +10,18 @@ namespace heddle {
 namespace {
 
 /// A rank's slots, from the first.
-using Row = std::vector<Slot>;
+using Row = std::vector<BlockSlot>;
 using Counts = std::array<int, slot_kinds>;
 
-constexpr bool is_forward(Slot slot) {
-  return slot == Slot::f0 || slot == Slot::f1;
+constexpr bool is_forward(BlockSlot slot) {
+  return slot == BlockSlot::f0 || slot == BlockSlot::f1;
 }
-constexpr bool is_weight(Slot slot) {
-  return slot == Slot::w0 || slot == Slot::w1;
+constexpr bool is_weight(BlockSlot slot) {
+  return slot == BlockSlot::w0 || slot == BlockSlot::w1;
 }
 
 /// By how much it changes the number of micro-batches whose activations a rank holds, counted for each stage.
-constexpr int change_of_held(Slot slot) {
+constexpr int change_of_held(BlockSlot slot) {
   return is_forward(slot) ? 1 : is_weight(slot) ? -1 : 0;
 }
 
@@ -29,7 +29,7 @@ int peak_of(const std::vector<Row>& rows) {
   int peak = 0;
   for (const Row& row : rows) {
     int held = 0;
-    for (const Slot slot : row) peak = std::max(peak, held += change_of_held(slot));
+    for (const BlockSlot slot : row) peak = std::max(peak, held += change_of_held(slot));
   }
   return peak;
 }
@@ -44,30 +44,30 @@ class SlotTable {
         micro_batches_(micro_batches),
         slots_(slot_kinds * at_index(ranks) * at_index(micro_batches), unknown) {}
 
-  std::size_t& at(Slot kind, int rank, int micro_batch) {
+  std::size_t& at(BlockSlot kind, int rank, int micro_batch) {
     return slots_[(index_of(kind) * at_index(ranks_) + at_index(rank)) * at_index(micro_batches_) +
                   at_index(micro_batch)];
   }
 
   /// The first slot after the action whose result this one needs: 0 if it needs none, `unknown` if that is unknown.
-  std::size_t ready(Slot kind, int rank, int micro_batch) {
-    const auto after = [&](Slot input, int from) {
+  std::size_t ready(BlockSlot kind, int rank, int micro_batch) {
+    const auto after = [&](BlockSlot input, int from) {
       const std::size_t slot = at(input, from, micro_batch);
       return slot == unknown ? unknown : slot + 1;
     };
     switch (kind) {
-      case Slot::f0:
-        return rank > 0 ? after(Slot::f0, rank - 1) : 0;
-      case Slot::f1:
-        return rank + 1 < ranks_ ? after(Slot::f1, rank + 1) : after(Slot::f0, rank);
-      case Slot::i1:
-        return rank > 0 ? after(Slot::i1, rank - 1) : after(Slot::f1, rank);
-      case Slot::i0:
-        return rank + 1 < ranks_ ? after(Slot::i0, rank + 1) : after(Slot::i1, rank);
-      case Slot::w1:
-        return after(Slot::i1, rank);
+      case BlockSlot::f0:
+        return rank > 0 ? after(BlockSlot::f0, rank - 1) : 0;
+      case BlockSlot::f1:
+        return rank + 1 < ranks_ ? after(BlockSlot::f1, rank + 1) : after(BlockSlot::f0, rank);
+      case BlockSlot::i1:
+        return rank > 0 ? after(BlockSlot::i1, rank - 1) : after(BlockSlot::f1, rank);
+      case BlockSlot::i0:
+        return rank + 1 < ranks_ ? after(BlockSlot::i0, rank + 1) : after(BlockSlot::i1, rank);
+      case BlockSlot::w1:
+        return after(BlockSlot::i1, rank);
       default:
-        return after(Slot::i0, rank);
+        return after(BlockSlot::i0, rank);
     }
   }
 
@@ -81,9 +81,9 @@ std::vector<Row> repeated(const FoldedBlock& block, int micro_batches) {
   std::vector<Row> rows;
   for (const auto& times : block) {
     const int last = *std::max_element(times.begin(), times.end()) + block_period * (micro_batches - 1);
-    Row& row = rows.emplace_back(at_index(last + 1), Slot::idle);
+    Row& row = rows.emplace_back(at_index(last + 1), BlockSlot::idle);
     for (std::size_t kind = 0; kind < slot_kinds; ++kind)
-      for (int i = 0; i < micro_batches; ++i) row[at_index(times.at(kind) + block_period * i)] = Slot(kind);
+      for (int i = 0; i < micro_batches; ++i) row[at_index(times.at(kind) + block_period * i)] = BlockSlot(kind);
   }
   return rows;
 }
@@ -92,8 +92,8 @@ std::vector<Row> repeated(const FoldedBlock& block, int micro_batches) {
 void keep_first(int micro_batches, std::vector<Row>& rows) {
   for (Row& row : rows) {
     Counts seen{};
-    for (Slot& slot : row)
-      if (slot != Slot::idle && ++seen.at(index_of(slot)) > micro_batches) slot = Slot::idle;
+    for (BlockSlot& slot : row)
+      if (slot != BlockSlot::idle && ++seen.at(index_of(slot)) > micro_batches) slot = BlockSlot::idle;
   }
 }
 
@@ -111,11 +111,11 @@ bool squeeze(std::vector<Row>& rows, int micro_batches) {
     std::size_t& i = next[at_index(rank)];
     const std::size_t first = i;
     for (; i < from.size(); ++i) {
-      if (from[i] == Slot::idle) continue;
+      if (from[i] == BlockSlot::idle) continue;
       int& micro_batch = done[at_index(rank)].at(index_of(from[i]));
       const std::size_t ready = table.ready(from[i], rank, micro_batch);
       if (ready == SlotTable::unknown) break;
-      to.resize(std::max(to.size(), ready), Slot::idle);
+      to.resize(std::max(to.size(), ready), BlockSlot::idle);
       table.at(from[i], rank, micro_batch++) = to.size();
       to.push_back(from[i]);
     }
@@ -136,12 +136,12 @@ bool squeeze(std::vector<Row>& rows, int micro_batches) {
 /// stage, then both in turn; after that each I, with its W, makes room for another F.
 void arrange_beginning(int rank, int peak, std::vector<Row>& rows) {
   Row& row = rows[at_index(rank)];
-  const auto end = std::find(row.begin(), row.end(), Slot::i0);
+  const auto end = std::find(row.begin(), row.end(), BlockSlot::i0);
   Counts left{};
   for (auto slot = row.begin(); slot != end; ++slot)
-    if (*slot != Slot::idle) ++left.at(index_of(*slot));
+    if (*slot != BlockSlot::idle) ++left.at(index_of(*slot));
   Row beginning;
-  const auto take = [&](Slot slot) {
+  const auto take = [&](BlockSlot slot) {
     if (left.at(index_of(slot)) == 0) return false;
     --left.at(index_of(slot));
     beginning.push_back(slot);
@@ -150,27 +150,27 @@ void arrange_beginning(int rank, int peak, std::vector<Row>& rows) {
   int of_second = std::min(rank + 1, peak / 2);
   int of_first = peak - of_second;
   const auto take_first = [&] {
-    if (of_first > 0 && take(Slot::f0)) --of_first;
+    if (of_first > 0 && take(BlockSlot::f0)) --of_first;
   };
   for (int i = 2 * (static_cast<int>(rows.size()) - 1 - rank); i > 0; --i) take_first();
   for (int i = 0; i <= rank; ++i) {
     take_first();
-    if (of_second > 0 && take(Slot::f1)) --of_second;
+    if (of_second > 0 && take(BlockSlot::f1)) --of_second;
   }
   for (bool took = true; took;) {
-    took = take(Slot::i1);
-    took |= take(Slot::w1);
-    took |= take(Slot::f1) || take(Slot::f0);
+    took = take(BlockSlot::i1);
+    took |= take(BlockSlot::w1);
+    took |= take(BlockSlot::f1) || take(BlockSlot::f0);
   }
   beginning.insert(beginning.end(), end, row.end());
   row = std::move(beginning);
 }
 
-int remove_last(Row& row, Slot kind, int count) {
+int remove_last(Row& row, BlockSlot kind, int count) {
   int removed = 0;
   for (auto slot = row.rbegin(); slot != row.rend() && removed < count; ++slot)
     if (*slot == kind) {
-      *slot = Slot::idle;
+      *slot = BlockSlot::idle;
       ++removed;
     }
   return removed;
@@ -181,17 +181,17 @@ void remove_last_weights(Row& row, int of_second, int of_first, int in_all) {
   for (auto slot = row.rbegin(); slot != row.rend(); ++slot) {
     if (of_second <= 0 && of_first <= 0 && in_all <= 0) return;
     if (!is_weight(*slot)) continue;
-    --(*slot == Slot::w1 ? of_second : of_first);
+    --(*slot == BlockSlot::w1 ? of_second : of_first);
     --in_all;
-    *slot = Slot::idle;
+    *slot = BlockSlot::idle;
   }
 }
 
 /// False if the slot is taken.
-bool put(Row& row, int where, Slot slot) {
+bool put(Row& row, int where, BlockSlot slot) {
   if (where < 0) return false;
-  if (at_index(where) >= row.size()) row.resize(at_index(where + 1), Slot::idle);
-  return std::exchange(row[at_index(where)], slot) == Slot::idle;
+  if (at_index(where) >= row.size()) row.resize(at_index(where + 1), BlockSlot::idle);
+  return std::exchange(row[at_index(where)], slot) == BlockSlot::idle;
 }
 
 /// Puts the W's that are missing into the idle slots after the last one.
@@ -200,13 +200,13 @@ void put_weights_back(Row& row) {
   int of_second = 0;
   int of_first = 0;
   const auto next_weight = [&] {
-    if (of_second > 0) return --of_second, Slot::w1;
-    return of_first > 0 ? (--of_first, Slot::w0) : Slot::idle;
+    if (of_second > 0) return --of_second, BlockSlot::w1;
+    return of_first > 0 ? (--of_first, BlockSlot::w0) : BlockSlot::idle;
   };
   for (std::size_t i = 0; i < row.size(); ++i) {
-    of_second += row[i] == Slot::i1 ? 1 : row[i] == Slot::w1 ? -1 : 0;
-    of_first += row[i] == Slot::i0 ? 1 : row[i] == Slot::w0 ? -1 : 0;
-    if (i >= first && row[i] == Slot::idle) row[i] = next_weight();
+    of_second += row[i] == BlockSlot::i1 ? 1 : row[i] == BlockSlot::w1 ? -1 : 0;
+    of_first += row[i] == BlockSlot::i0 ? 1 : row[i] == BlockSlot::w0 ? -1 : 0;
+    if (i >= first && row[i] == BlockSlot::idle) row[i] = next_weight();
   }
   while (of_second + of_first > 0) row.push_back(next_weight());
 }
@@ -219,16 +219,16 @@ bool arrange_end(std::vector<Row>& rows, int micro_batches) {
   const int max_of_first = std::min((peak + 1) / 2, micro_batches);
   const int max_of_second = std::min(peak - max_of_first, micro_batches);
   const Row& row_0 = rows.front();
-  const auto last_forward = static_cast<int>(row_0.rend() - std::find(row_0.rbegin(), row_0.rend(), Slot::f1)) - 1;
+  const auto last_forward = static_cast<int>(row_0.rend() - std::find(row_0.rbegin(), row_0.rend(), BlockSlot::f1)) - 1;
   for (int rank = 0; rank < ranks; ++rank) {
     Row& row = rows[at_index(rank)];
-    const int of_second = remove_last(row, Slot::i1, std::min(rank + 1, max_of_second));
-    const int of_first = remove_last(row, Slot::i0, max_of_first);
+    const int of_second = remove_last(row, BlockSlot::i1, std::min(rank + 1, max_of_second));
+    const int of_first = remove_last(row, BlockSlot::i0, max_of_first);
     remove_last_weights(row, of_second, of_first, peak);
     for (int i = 0; i < of_first; ++i)
-      if (!put(row, last_forward - rank + 2 * (ranks - i), Slot::i0)) return false;
+      if (!put(row, last_forward - rank + 2 * (ranks - i), BlockSlot::i0)) return false;
     for (int i = 0; i < of_second; ++i)
-      if (!put(row, last_forward + 1 + rank - 2 * i, Slot::i1)) return false;
+      if (!put(row, last_forward + 1 + rank - 2 * i, BlockSlot::i1)) return false;
     put_weights_back(row);
   }
   return true;
@@ -248,12 +248,12 @@ class SlotFilling {
   void run() {
     std::size_t length = 0;
     for (const Row& row : rows_) length = std::max(length, row.size());
-    for (Row& row : rows_) row.resize(length, Slot::idle);
+    for (Row& row : rows_) row.resize(length, BlockSlot::idle);
     for (std::size_t i = 0; i < length; ++i)
       for (int rank = 0; rank < static_cast<int>(rows_.size()); ++rank) {
-        Slot& slot = rows_[at_index(rank)][i];
-        if (slot == Slot::idle) fill(rank, i);
-        if (slot == Slot::idle) continue;
+        BlockSlot& slot = rows_[at_index(rank)][i];
+        if (slot == BlockSlot::idle) fill(rank, i);
+        if (slot == BlockSlot::idle) continue;
         held_[at_index(rank)] += change_of_held(slot);
         table_.at(slot, rank, done_[at_index(rank)].at(index_of(slot))++) = i;
       }
@@ -267,8 +267,8 @@ class SlotFilling {
     int held = held_[at_index(rank)];
     int peak = held;
     for (std::size_t i = where + 1; i < row.size() && kinds_passed < slot_kinds; ++i) {
-      const Slot slot = row[i];
-      if (slot == Slot::idle) continue;
+      const BlockSlot slot = row[i];
+      if (slot == BlockSlot::idle) continue;
       if (!std::exchange(is_passed.at(index_of(slot)), true)) {
         ++kinds_passed;
         const bool fits = !is_forward(slot) || peak < peak_;
@@ -295,13 +295,13 @@ std::vector<Action> actions_of(const Row& row, int rank, int ranks) {
   std::vector<Action> weights;
   std::size_t next_weight = 0;
   Counts done{};
-  for (const Slot slot : row) {
-    if (slot == Slot::idle) continue;
+  for (const BlockSlot slot : row) {
+    if (slot == BlockSlot::idle) continue;
     if (is_weight(slot)) {
       actions.push_back(weights.at(next_weight++));
       continue;
     }
-    const int stage = slot == Slot::f0 || slot == Slot::i0 ? rank : 2 * ranks - 1 - rank;
+    const int stage = slot == BlockSlot::f0 || slot == BlockSlot::i0 ? rank : 2 * ranks - 1 - rank;
     const int micro_batch = done.at(index_of(slot))++;
     actions.push_back({is_forward(slot) ? ActionKind::forward : ActionKind::backward_input, stage, micro_batch});
     if (!is_forward(slot)) weights.push_back({ActionKind::backward_weight, stage, micro_batch});
