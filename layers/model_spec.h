@@ -29,7 +29,7 @@ class ModelSpec {
     std::optional<PlacementRequest> request{};
     std::optional<int> stage{};  // the pipeline stage, if the user names one
     bool recomputed = false;     // in the backward pass, rather than kept
-    int depth = 0;               // 0 before the first block, i in the i-th of b blocks, b + 1 behind the last
+    int depth = 0;               // 0 before the first block, i in the i-th of b blocks, b + 1 after the last
     std::size_t parameters = 0;  // the number of the layer's parameters
     std::uint32_t streams = 0;   // the number of random streams that building the layer takes
   };
@@ -43,11 +43,11 @@ class ModelSpec {
   int then(std::string name, LayerSpecPointer layer);
   /// Begins a block, of a transformer or with a residual: the layers that are applied next belong to it.
   void begin_block() { depth_ = ++blocks_; }
-  /// The layers that are applied next lie behind all blocks.
+  /// The layers that are applied next come after all blocks.
   void end_blocks() { depth_ = blocks_ + 1; }
   /// The number of blocks; 0 for a model that is not made of blocks.
   int blocks() const { return blocks_; }
-  /// The depth of an application, counted from the end: 0 behind the last block, 1 in it, blocks() + 1 before the
+  /// The depth of an application, counted from the end: 0 after the last block, 1 in it, blocks() + 1 before the
   /// first.
   int depth_from_end(const Application& application) const { return blocks_ + 1 - application.depth; }
   /// Places all applications whose names match, where `*` stands for any text. InputError if there are none.

@@ -271,9 +271,10 @@ LayerSpecPointer make_layer(const GivenLayer& given) {
 }
 
 void describe_attention_dropout(Describer& d, const char* key, double& probability) {
-  d.field(key, probability, from_to_below(0, 1),
-          "probability with which attention's weight of a token becomes zero in training; the others are divided by 1 "
-          "- this");
+  d.field(
+      key, probability, from_to_below(0, 1),
+      "probability with which the attention weight of a token becomes zero in training; the others are divided by 1 "
+      "- this");
 }
 
 void describe(Describer& d, LayerConfig& config) {

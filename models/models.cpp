@@ -24,8 +24,8 @@ static void describe(Describer& d, StagesConfig& config) {
   d.field("balance", config.balance, between(1, 1e6), between(0, 1e6),
           "number of weighted layers (convolutions and linear layers, except those of shortcuts) in each stage");
   choice(d, "by", config.by, "automatic",
-         "what is divided evenly among the stages if no balance is given and no layer names its stage; automatic: the "
-         "time");
+         "what is divided evenly among the stages if no balance is given and no layer names its stage; automatic: as "
+         "with time");
 }
 
 static void describe(Describer& d, PlacementConfig& config) {
@@ -203,7 +203,7 @@ ModelSpec make_model(const ModelConfig& config, const ImageShape& image) {
   const Shape& in_evaluation = model.evaluation_sample(model.last_value());
   if (in_evaluation != embedding)
     fail<InputError>(
-        "model: \"{}\" gives [n,{}] in training and [n,{}] in evaluation: put a restore_tokens behind its mask_tokens",
+        "model: \"{}\" gives [n,{}] in training and [n,{}] in evaluation: put a restore_tokens after its mask_tokens",
         model.applications().back().name, embedding[0], in_evaluation[0]);
   for (const PlacementConfig& placement : config.placements)
     model.place(placement.layers, {.kind = placement.parallel, .over = placement.over, .other = placement.other});

@@ -124,7 +124,7 @@ inline std::int64_t embedding_size(const ModelSpec& model) {
   return model.sample(model.last_value())[0];
 }
 
-// The families, one file each.
+// The families of models.
 ModelSpec make_mlp(const ModelConfig& config, const ImageShape& image);
 /// He et al. 2016, in torchvision's form and with its parameter names.
 ModelSpec make_resnet(const ModelConfig& config, const ImageShape& image);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double initial_deviation = 0.02;      // of all linear layers' weights; biases are 0
 constexpr std::int64_t hidden_per_feature = 4;  // of a block's two linear layers
-constexpr double feature_epsilon = 2e-5;        // of the norms behind the last linear layers
+constexpr double feature_epsilon = 2e-5;        // of the norms after the last linear layers
 constexpr double torchvision_epsilon = 1e-6;    // of torchvision's layer norms
 
 /// The sizes of a type.

@@ -139,7 +139,8 @@ void start(std::vector<std::jthread>& threads, const std::function<void(int)>& b
     threads.emplace_back(body, rank);
   } catch (const std::system_error& error) {
     fail<OutOfMemory>(
-        "rank {}: out of memory: the system starts no thread for it, perhaps because of a limit (ulimit -v, ulimit "
+        "rank {}: out of memory: the system cannot start a thread for it, perhaps because of a limit (ulimit -v, "
+        "ulimit "
         "-u): "
         "{}",
         rank, error.what());

@@ -21,7 +21,7 @@ struct ClockOptions {
   bool is_virtual = false;
   // The other members are for virtual clocks.
   LinkModel links{};
-  /// Of the ranks in order, relative to the machine; missing ones are 1.
+  /// The speed of each rank, in rank order, relative to the machine; missing ones are 1.
   std::vector<double> speeds{};
   double jitter = 0;
   /// Seconds that a rank has computed so far. If empty, they are the CPU time of its thread, and on plan what the

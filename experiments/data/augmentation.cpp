@@ -213,7 +213,7 @@ void describe(Describer& d, AugmentationConfig& c) {
   d.field("scale", c.scale, from_to_below(0, 1),
           "the largest relative change of size: 0.1 gives factors from 0.9 to 1.1");
   d.field("crop", c.crop, between(0, 1),
-          "the share by which the image is enlarged before a part of its size is cut out at a random place");
+          "the share by which the image is enlarged before a part of the original size is cut out at a random place");
   d.field("brightness", c.brightness, between(0, 1), "the largest change of brightness, for pixels from 0 to 1");
   d.field("contrast", c.contrast, between(0, 1),
           "the largest relative change of contrast: 0.2 gives factors from 0.8 to 1.2");

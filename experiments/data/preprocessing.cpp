@@ -25,7 +25,7 @@ void describe(Describer& d, PreprocessingConfig& c) {
       "crop", c.crop, between(0, 65'535),
       "side in pixels of the square that is cut out of the centre of each image before it is resized; 0: all of it");
   d.field("scaled_decoding", c.scaled_decoding,
-          "JPEG files of at least twice the size that is needed are decoded in a half, a quarter or an eighth of their "
+          "JPEG files of at least twice the size that is needed are decoded at a half, a quarter or an eighth of their "
           "size, which is faster and blurs a little");
   choice(d, "colour", c.colour, "the order of the colours that the network takes");
   d.field("mean", c.mean, between(-1000, 1000), between(1, 3),

@@ -13,7 +13,7 @@ struct StateDictOptions {
   /// there are biases. `config.json` has their names, if the checkpoint has them, as Hugging Face's configurations do:
   /// `id2label` and `label2id`; with several heads, `heads` has both for each.
   bool with_head = false;
-  /// Of a head with more names than this, `config.json` has only `class_names`, the name of a text file beside it, one
+  /// If a head has more names than this, `config.json` has only `class_names`, the name of a text file beside it, one
   /// line for each class as in the checkpoint.
   std::size_t max_labels = 100'000;
 };

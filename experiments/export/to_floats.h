@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// The tensor has a floating type or i8.
+/// The tensor has a floating-point type or i8.
 inline std::vector<float> to_floats(const Tensor& tensor) {
   if (tensor.dtype() == DType::i8) {
     const std::vector<std::int8_t> elements = tensor.to_host<std::int8_t>();

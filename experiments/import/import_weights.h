@@ -11,8 +11,8 @@ namespace heddle {
 struct ImportOptions {
   /// The state dict of a file that has several.
   std::string key{};
-  /// Only tensors whose names begin so are kept, without it. If empty: what all names begin with, if it is one of the
-  /// prefixes that wrappers of PyTorch add.
+  /// Only tensors whose names begin with this prefix are kept, without it; if it is empty, all are. After that, the
+  /// prefixes that wrappers of PyTorch add are removed if all names begin with them.
   std::string prefix{};
 };
 

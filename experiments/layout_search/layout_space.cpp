@@ -27,7 +27,7 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
 LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const AllowedChanges& allowed)
     : experiment_(written), allowed_(allowed), ranks_(ranks) {
   if (written.train.forward_only)
-    fail<InputError>("train.forward_only: expected a training: a search compares steps of training");
+    fail<InputError>("train.forward_only: expected false: a search compares training steps");
   // The sample of classes must not depend on the number of the head's ranks.
   for (std::size_t set = 0; set < written.heads(); ++set)
     if (HeadConfig& head = experiment_.head_of(set); head.samples())

@@ -14,7 +14,7 @@ void check_target(const fs::path& target, bool replace) {
   if (!fs::exists(status)) return;
   if (fs::is_directory(status)) fail<InputError>("{}: cannot be written: it is a folder", target.string());
   if (fs::exists(target, unknown) && !fs::is_regular_file(target, unknown))
-    fail<InputError>("{}: cannot be written: it is not a plain file", target.string());
+    fail<InputError>("{}: cannot be written: it is not a regular file", target.string());
   if (!replace) fail<InputError>("{}: exists already; --force replaces it", target.string());
 }
 

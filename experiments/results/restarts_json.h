@@ -1,4 +1,4 @@
-// The restarts of a job as they stand in metrics.jsonl and summary.json.
+// The restarts of a job as they are written in metrics.jsonl and summary.json.
 #pragma once
 
 #include <vector>

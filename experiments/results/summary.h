@@ -15,7 +15,7 @@ inline constexpr std::uint64_t max_summary_bytes = std::uint64_t{1} << 30;
 /// summary.json, also what `--json` prints. Its keys are stable; ends with a newline.
 std::string summary_json(const RunResult& run);
 /// `{"name", "checkpoint", "steps", "sets": [...]}`, and "weights" if they are averages: the sets of a variant as they
-/// stand in its evaluation of summary.json. Ends with a newline.
+/// are written in its evaluation of summary.json. Ends with a newline.
 std::string sets_json(const VariantResult& variant, const std::string& checkpoint, std::int64_t steps);
 /// `variant,rank,category,bytes`: six lines per rank, at the moment of its largest total.
 std::string memory_csv(const RunResult& run);

@@ -355,7 +355,7 @@ std::string results_table(const RunResult& run) {
   add_section("verification of the sets; -: fewer impostor pairs than 1 / FAR", sets_table(run));
   add_section("identification of the sets' probes; rank-k: the right person is among the k nearest images",
               identification_table(run));
-  add_section("step time as the schedule predicts it from measured costs of the stages", predictions_text(run));
+  add_section("step time as the schedule predicts it from the costs of the stages", predictions_text(run));
   return text;
 }
 

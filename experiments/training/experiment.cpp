@@ -21,7 +21,7 @@ static void describe(Describer& d, MeshConfig& c) {
 static void describe(Describer& d, ElasticConfig& c) {
   list(d, "meshes", c.meshes, between(0, 1000),
        "meshes for fewer ranks, the preferred one first; mesh is preferred to all of them");
-  d.field("restarts", c.restarts, between(0, 1e6), "how often the job may be formed anew");
+  d.field("restarts", c.restarts, between(0, 1e6), "how often the job may restart");
   d.field("wait", c.wait, between(0, 3600),
           "seconds in which lost processes may come back before a smaller mesh is taken");
 }
@@ -34,7 +34,8 @@ static void describe(Describer& d, LinkModel& c) {
   d.field("host_latency", c.host.latency, latency,
           "seconds that every transfer of pipeline.offload takes, whatever its length");
   d.field("host_bandwidth", c.host.bandwidth, bandwidth,
-          "bytes per second between a rank's memory and the host's, over a link of each rank's own that carries one "
+          "bytes per second between a rank's memory and the host's, over a link that belongs to that rank alone, and "
+          "carries one "
           "transfer at a time");
   d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6),
           "number of ranks on each node; 0: all ranks are on one node");

@@ -132,7 +132,7 @@ struct TrainConfig {
   std::int64_t micro_batches = 1;
   std::int64_t steps = 100;
   bool forward_only = false;
-  DType dtype = DType::f32;      // a floating type
+  DType dtype = DType::f32;      // a floating-point type
   bool sets_loss_scale = false;  // whether the experiment has the key
   LossScaleConfig loss_scale{};  // for f16
   OptimizerConfig optimizer;

@@ -198,7 +198,7 @@ class RankRun {
   void compare_interruptions() {
     if (!is_interruptible()) return;
     const int signal = settings_.interruption->signal;
-    const int largest = rank_.size > 1 ? rank_.world.largest(signal) : signal;
+    const int largest = rank_.size > 1 ? rank_.world.max_over_ranks(signal) : signal;
     if (largest != 0) end_.by_signal = largest;
   }
 

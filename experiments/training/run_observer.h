@@ -24,8 +24,8 @@ class RunObserver {
   virtual void on_status(const std::string& /*text*/) {}
   /// A note for the user, for example about the differences between a resumed run and the run that saved.
   virtual void on_note(const std::string& /*text*/) {}
-  /// A rank has failed and another one does not end, so that the program should exit. Called in any process, by a
-  /// thread that is not a rank's.
+  /// A rank has failed and another one does not end, so that the program should exit. Called where the ranks are
+  /// threads of one process, by a thread that is not a rank's.
   virtual void on_stall(const std::string& /*why*/) {}
 };
 

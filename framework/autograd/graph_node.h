@@ -14,8 +14,8 @@ namespace heddle {
 
 class RecomputedSegment;
 
-/// A recorded operation, or a leaf, which has an accumulator and no inputs. Sequence numbers give the order of
-/// creation.
+/// A recorded operation, or a leaf, which has no inputs and, unless it stands in for another value, an accumulator.
+/// Sequence numbers give the order of creation.
 class GraphNode {
  public:
   GraphNode(std::uint64_t order, Leads where) : sequence(order), leads(where) {}

@@ -40,7 +40,7 @@ void check_replaceable(const std::filesystem::path& target) {
   const auto status = std::filesystem::status(target, unknown);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
       !std::filesystem::is_directory(status))
-    fail<InputError>("{}: cannot be written: it is not a plain file", target.string());
+    fail<InputError>("{}: cannot be written: it is not a regular file", target.string());
 }
 
 /// Calls `create` with names in the target's folder until it does not return EEXIST, and returns that name. The names
@@ -76,7 +76,7 @@ FileDescriptor FileDescriptor::open_for_reading(const std::filesystem::path& pat
   if (file.descriptor_ < 0) fail<InputError>("{}: cannot be read: {}", path.string(), reason(errno));
   struct stat status {};
   if (::fstat(file.descriptor_, &status) != 0 || !S_ISREG(status.st_mode))
-    fail<InputError>("{}: cannot be read: it is not a plain file", path.string());
+    fail<InputError>("{}: cannot be read: it is not a regular file", path.string());
   return file;
 }
 

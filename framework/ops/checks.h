@@ -10,7 +10,7 @@
 namespace heddle {
 
 inline void check_floating(std::string_view what, const Tensor& x) {
-  if (!is_floating(x.dtype())) fail<InputError>("{}: expected a floating type, got {}", what, to_string(x));
+  if (!is_floating(x.dtype())) fail<InputError>("{}: expected a floating-point type, got {}", what, to_string(x));
 }
 
 /// Exact type and shape of a parameter; `name` says which.

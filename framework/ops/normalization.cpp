@@ -10,7 +10,7 @@ namespace {
 void check_batch_norm(const Variable& x, const Variable& gamma, const Variable& beta, const NormEpilogue& epilogue) {
   const Tensor& value = x.value();
   if (value.shape().rank() < 2 || !is_floating(value.dtype()))
-    fail<InputError>("batch_norm: expected a floating [.., C], got {}", to_string(value));
+    fail<InputError>("batch_norm: expected a floating-point [.., C], got {}", to_string(value));
   const Shape channels{value.shape().back()};
   const DType type = compute_dtype(value.dtype());
   const auto check_channels = [&](const char* name, const Variable& parameter) {

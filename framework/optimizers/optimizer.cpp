@@ -17,7 +17,7 @@ void describe_common(Describer& d, OptimizerConfig& c, const char* weight_decay_
   d.field("decay_norms_and_biases", c.decay_norms_and_biases,
           "whether norms, slopes, biases, position embeddings, class tokens and mask tokens decay too");
   d.field("layer_decay", c.layer_decay, Range{.minimum = 0, .maximum = 1, .excludes_minimum = true},
-          "factor of the learning rate from each block of the backbone to the one before it; behind the last block the "
+          "factor of the learning rate from each block of the backbone to the one before it; after the last block the "
           "rate is lr");
 }
 

@@ -95,7 +95,7 @@ HEDDLE_HOST_DEVICE To convert_element(From value) {
     return static_cast<To>(value);
 }
 
-/// The type that arithmetic on T is done in: f64 for f64, f32 for every narrower floating type.
+/// The type that arithmetic on T is done in: f64 for f64, f32 for every narrower floating-point type.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 /// The same at run time: the type of statistics, affine parameters and optimizer state beside elements of `dtype`.
@@ -116,7 +116,7 @@ decltype(auto) visit_floating(DType dtype, std::string_view what, F&& f) {
     case DType::f16:
       return f(Float16{});
     default:
-      fail<InputError>("{}: expected a floating type, got {}", what, name_of(dtype));
+      fail<InputError>("{}: expected a floating-point type, got {}", what, name_of(dtype));
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace heddle {
 
-/// Row-major elements of a floating type as another one, rounded to nearest.
+/// Row-major elements of a floating-point type as another one, rounded to nearest.
 std::vector<std::byte> converted(std::span<const std::byte> elements, DType from, DType to);
 
 /// The first element that is not finite; nothing if all are, as those of integers.

@@ -134,7 +134,7 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   const std::int64_t sum = std::accumulate(c.split.begin(), c.split.end(), std::int64_t{0});
   if (!c.split.empty() && sum != c.classes)
     fail<InputError>("head.split: expected numbers whose sum is head.classes = {}, got {}", c.classes, sum);
-  if (c.bias && c.normalize) fail<InputError>("head.bias: cosines have none: expected normalize = false");
+  if (c.bias && c.normalize) fail<InputError>("head.bias: cosine logits take no bias: expected normalize = false");
   if (c.product_type == ProductType::bf16 && (c.weights != WeightState::bf16 || !c.normalize))
     fail<InputError>(
         "head.product_type: bf16 needs cosines, and weights that are kept in bf16: expected head.state.weights = bf16 "
@@ -156,7 +156,8 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   const bool is_wide =
       c.weights == WeightState::f32 && (c.momentum == MomentumState::f32 || c.momentum == MomentumState::none);
   if (dtype == DType::f64 && !is_wide)
-    fail<InputError>("head.state: narrow state is for computing in f32: expected f32 state with train.dtype = f64");
+    fail<InputError>(
+        "head.state: 16-bit and 8-bit state needs computing in f32: expected f32 state with train.dtype = f64");
   if (c.sample.unsampled == Unsampled::lazy && (optimizer.type != OptimizerType::sgd || !is_wide))
     fail<InputError>(
         "head.sample.unsampled: lazy defers steps of sgd in f32: expected sgd, f32 weights, and f32 momentum or none");
@@ -174,8 +175,8 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
 
 void check_split(const HeadConfig& c, std::int64_t ranks) {
   if (!c.split.empty() && static_cast<std::int64_t>(c.split.size()) != ranks)
-    fail<InputError>("head.split: expected one number of classes for each of the {} rank{} that share them, got {}",
-                     ranks, ranks == 1 ? "" : "s", c.split.size());
+    fail<InputError>("head.split: expected one number of classes per rank that shares them, {} in all, got {}", ranks,
+                     c.split.size());
 }
 
 }  // namespace heddle

@@ -134,7 +134,7 @@ struct HeadConfig {
   HeadParallel parallel = HeadParallel::sharded;
   Logits logits = Logits::sharded;
   bool stash = false;
-  std::int64_t tile = 0;      // number of classes; 0: chosen by the embedding's size
+  std::int64_t tile = 0;      // number of classes; 0: chosen by the embedding's size, for a CPU
   AxisSet over = every_axis;  // ranks along these axes share the classes, those along the others hold copies of them
   std::vector<std::int64_t> split{};  // number of classes of each rank that shares them; empty: equal shards
   MarginConfig margin{};

@@ -1,5 +1,5 @@
 // Masking of tokens in training (He et al. 2022), as InsightFace's vision transformers do it: one layer leaves out
-// tokens at random, so that the layers behind it see the others only, and a second one fills the gaps. In evaluation
+// tokens at random, so that the layers after it see the others only, and a second one fills the gaps. In evaluation
 // both give their input.
 #pragma once
 

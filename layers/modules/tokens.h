@@ -38,7 +38,7 @@ struct AttentionOptions {
 
 /// Softmax attention between the tokens of a sample, [n, tokens, 3 * d] -> [n, tokens, d]: a linear layer before it
 /// gives queries, keys and values of all heads (LinearOptions::heads). `group` gives each rank some heads, so that
-/// linear layers by `column` before it and by `row` behind it are Megatron's tensor parallelism (Shoeybi et al. 2019).
+/// linear layers by `column` before it and by `row` after it are Megatron's tensor parallelism (Shoeybi et al. 2019).
 /// Which weights dropout zeroes depends only on the seed, the step, the layer, the sample's place in the global batch,
 /// the head and the places of the two tokens among those of the layer's input.
 class Attention final : public Layer {

@@ -49,7 +49,7 @@ std::vector<bool> main_path(const ModelSpec& model) {
   return is_main;
 }
 
-/// The number of values that cross each position: those that are made before it and read behind it.
+/// The number of values that cross each position: those that are made before it and read after it.
 std::vector<int> crossing_values(const ModelSpec& model) {
   const auto& applications = model.applications();
   std::vector<std::size_t> last_reader(applications.size() + 1);
@@ -208,7 +208,7 @@ StageCut cut_by_counts(const ModelSpec& model, std::span<const std::int64_t> cou
   std::size_t first = 0;
   for (const std::int64_t count : counts.first(counts.size() - 1)) {
     first += static_cast<std::size_t>(count);
-    // The last of the narrowest positions behind the weighted layer before.
+    // The last of the narrowest positions after the weighted layer before.
     int narrowest = layers[first];
     for (int position = narrowest - 1; position > layers[first - 1]; --position)
       if (crossing[static_cast<std::size_t>(position)] < crossing[static_cast<std::size_t>(narrowest)])
@@ -232,8 +232,8 @@ StageCut cut_as_named(const ModelSpec& model, int stages) {
     if (stage > last) cut.begins.push_back(i);
   }
   if (cut.stages() != stages)
-    fail<InputError>("model: expected layers that name {} stage{}, got {}", stages, stages == 1 ? "" : "s",
-                     cut.stages());
+    fail<InputError>("model: expected {} stage{} in the keys `stage` of the layers, got {}", stages,
+                     stages == 1 ? "" : "s", cut.stages());
   return cut;
 }
 

@@ -18,7 +18,7 @@ std::vector<int> weighted_layers(const ModelSpec& model);
 
 /// Cuts into stages with these numbers of weighted layers, each at least one. Between two weighted layers the cut lies
 /// where the fewest values cross it, as late as possible: before a shortcut's projection or the norm of a transformer's
-/// branch, and behind pooling. InputError unless there is one number per stage and the numbers add up to all weighted
+/// branch, and after pooling. InputError unless there is one number per stage and the numbers add up to all weighted
 /// layers.
 StageCut cut_by_counts(const ModelSpec& model, std::span<const std::int64_t> counts, int stages);
 

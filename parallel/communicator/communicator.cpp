@@ -67,7 +67,7 @@ void Communicator::check_rank(std::string_view verb, int rank) const {
 
 void Communicator::check_floating(std::string_view verb, const Tensor& x) const {
   check(verb, x);
-  if (!is_floating(x.dtype())) fail<InputError>("{}: expected a floating type, got {}", verb, to_string(x));
+  if (!is_floating(x.dtype())) fail<InputError>("{}: expected a floating-point type, got {}", verb, to_string(x));
 }
 
 void Communicator::check_rows(std::string_view verb, const Tensor& x) const {
@@ -268,7 +268,7 @@ Work<void> Communicator::barrier() {
   return Work<void>(start(call_of(Operation::barrier, {}, {}), {}, [](PendingCall&) { return std::vector<Tensor>(); }));
 }
 
-int Communicator::largest(int mine) {
+int Communicator::max_over_ranks(int mine) {
   Call call = call_of(Operation::barrier, {}, {});
   call.number = mine;
   int found = mine;

@@ -108,7 +108,7 @@ class Communicator {
   Work<Tensor> scatter(std::span<const Tensor> parts, int root);
   Work<void> barrier();
   /// The largest number that a rank gives: a barrier that moves no elements. Waits.
-  int largest(int mine);
+  int max_over_ranks(int mine);
 
   /// Messages of one pair arrive in the order of their sends. Between start and the receiver's wait, x stays charged to
   /// the sender. `wait` returns when the receiver has it.
@@ -121,7 +121,7 @@ class Communicator {
 
   /// A communicator of the ranks that give the same color, in their present order. Waits.
   Communicator split(int color);
-  /// Ends every rank of the world, this one by an Error: `rank 1 failed: why`.
+  /// Ends every rank of the world, this one by an Error with this text. `run_ranks` reports `rank 1 failed: why`.
   [[noreturn]] void abort(const std::string& why);
 
   /// For all communicators of this rank.

@@ -134,7 +134,7 @@ void check_placed(const Placed& x, const MeshGroups& groups) {
 void check_sum(const Placed& x, const Placements& where, const MeshGroups& groups) {
   for (const Axis axis : all_axes)
     if (where[axis].value() == Spread::partial && !is_floating(x.value.dtype()))
-      fail<InputError>("redistribute: a partial sum is of a floating type, got {} placed {}",
+      fail<InputError>("redistribute: a partial sum is of a floating-point type, got {} placed {}",
                        to_string(x.value.value()), to_string(where, groups.mesh()));
 }
 

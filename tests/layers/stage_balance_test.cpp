@@ -138,7 +138,7 @@ TEST_CASE("stages that layers name are taken as they stand, a layer without one 
   CHECK(error_of({0, 2}, 2) ==
         "model: layer1: expected stage 0 or 1, because the layer before it is in stage 0, got 2");
   CHECK(error_of({1, 2}, 2) == "model: layer0: expected stage 0 for the first layer, got 1");
-  CHECK(error_of({0, 1, {}}, 4) == "model: expected layers that name 4 stages, got 2");
+  CHECK(error_of({0, 1, {}}, 4) == "model: expected 4 stages in the keys `stage` of the layers, got 2");
 }
 
 TEST_CASE("the most even cut is the best of all contiguous cuts, whatever the stages hold and however slow they are") {

@@ -212,7 +212,7 @@ TEST_CASE("layers of masks and class tokens that are written where they do not f
   CHECK(refusal({tokens, mask, {.name = "positions", .type = LayerType::position_embedding}}) ==
         "model: positions: in evaluation: position_embedding: expected one input [n,48,3], got [1,64,3]");
   CHECK(refusal({tokens, mask, flatten}) ==
-        "model: \"flatten\" gives [n,144] in training and [n,192] in evaluation: put a restore_tokens behind its "
+        "model: \"flatten\" gives [n,144] in training and [n,192] in evaluation: put a restore_tokens after its "
         "mask_tokens");
   CHECK(refusal({{.name = "class", .type = LayerType::class_token}}) ==
         "model: class: class_token: expected tokens [n,t,d], got [n,8,8,3]: put tokens before it");

@@ -33,7 +33,7 @@ class FileImages final : public EncodedImages {
   std::string sample_name(Split split, std::int64_t index) const override;
   std::span<const std::uint8_t> encoded(Split split, std::int64_t index,
                                         std::vector<std::uint8_t>& buffer) const override;
-  /// Asks the file system for the sizes of all files, once.
+  /// Asks the file system for the sizes of all training files, once.
   std::optional<ImagesChecksum> training_checksum() const override;
 
  private:

@@ -15,7 +15,7 @@ namespace heddle {
 /// Const members may be called from several threads concurrently.
 class MappedFile {
  public:
-  /// InputError if the file cannot be opened or is not a plain file. Once about `max_resident` bytes have been read,
+  /// InputError if the file cannot be opened or is not a regular file. Once about `max_resident` bytes have been read,
   /// all pages are given back to the system; they are mapped again when they are read again.
   explicit MappedFile(const std::filesystem::path& path, std::uint64_t max_resident = std::uint64_t{256} << 20);
   ~MappedFile();

@@ -43,7 +43,8 @@ std::string_view plsc_experiment() {
 
 std::vector<BenchRow> bench_plsc(const Experiment& experiment, std::int64_t runs, const BenchSettings& settings) {
   const std::int64_t steps = experiment.train.steps;
-  if (experiment.device == DeviceType::plan) fail<InputError>("device: the protocol measures: expected cpu or cuda");
+  if (experiment.device == DeviceType::plan)
+    fail<InputError>("device: the protocol measures real time: expected cpu or cuda, got plan");
   // The middle half: 50 to 150 of 200.
   const IndexRange counted{steps / 4, steps / 2};
   if (counted.size == 0) fail<InputError>("train.steps: expected at least 2 for the protocol, got {}", steps);

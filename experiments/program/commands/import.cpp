@@ -21,7 +21,7 @@ struct ImportCommand {
 
 void import_command(const ImportCommand& command, const Console& console) {
   if (command.out.extension() != ".safetensors")
-    fail<InputError>("--out: expected a file .safetensors, got {}", command.out.string());
+    fail<InputError>("--out: expected a .safetensors file, got {}", command.out.string());
   const ImportedWeights imported = import_weights(command.in, command.out, command.options);
   console.out << fmt::format("{}: {}\n", command.in.string(), imported.description);
   if (!imported.prefixes.empty())
@@ -38,12 +38,12 @@ void import_command(const ImportCommand& command, const Console& console) {
 
 void add_import(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<ImportCommand>();
-  app.add_option("FILE", command->in, "a file of torch.save (.pt, .pth), or a safetensors file")->required();
-  app.add_option("--out", command->out, "the file .safetensors, which model.weights takes")->required();
+  app.add_option("FILE", command->in, "a file that torch.save wrote (.pt, .pth), or a safetensors file")->required();
+  app.add_option("--out", command->out, "the .safetensors file to write, for model.weights")->required();
   app.add_option("--key", command->options.key, "the state dict to take, if the file has several");
   app.add_option("--prefix", command->options.prefix,
-                 "take only the tensors whose names begin so, and remove it; left out: remove module., _orig_mod., "
-                 "backbone. and model. where all names begin so");
+                 "take only the tensors whose names begin with this prefix, and remove it; after that, as without this "
+                 "option, module., _orig_mod., backbone. and model. are removed if all names begin with them");
   app.callback([&call, command] { import_command(*command, call.console); });
 }
 

@@ -221,7 +221,7 @@ void add_plan(CLI::App& app, CommandCall& call) {
       app.add_flag(
              "--search", command->search,
              "search for the layout with the shortest step that fits: mesh, schedule, cut, placements, shards and "
-             "head; every layout trains the same thing. Writes it as an experiment")
+             "head; every layout computes the same training. The one that is found is written as an experiment")
           ->excludes(maximise);
   take_integers(app.add_option("--ranks", command->layouts.ranks,
                                "with --search: the number of ranks (default: that of the mesh)"),
@@ -236,7 +236,7 @@ void add_plan(CLI::App& app, CommandCall& call) {
       ->needs(search);
   app.add_option("--svg", command->layouts.svg,
                  "with --search: also draw the step time and peak memory of the layouts of one variant into this file")
-      ->check(not_empty("a file .svg"))
+      ->check(not_empty("an .svg file"))
       ->type_name("FILE.svg")
       ->needs(search);
   app.add_flag("--force", command->layouts.replaces, "with --search: replace files that exist already")->needs(search);

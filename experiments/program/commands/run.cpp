@@ -270,19 +270,29 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   return 128 + failed_after;
 }
 
+/// Leaves out the value of a flag that is given without one, which `add_flag` takes as a part of the name.
+class WithoutFlagValues : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    const std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    return name.substr(0, name.find('{'));
+  }
+};
+
 }  // namespace
 
 void add_run(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<RunCommand>();
+  app.formatter(std::make_shared<WithoutFlagValues>());
   add_experiment_option(app, command->file);
   add_set_option(app, command->sets);
   app.add_flag("--json", command->json, "print the summary as JSON instead of the table");
   add_out_option(app, command->out, "results folder (default: results/NAME)");
   CLI::Option* const resume =
       app.add_flag(fmt::format("--resume{{{}}}", resume_always), command->resume,
-                   "resume from the newest checkpoint in the results folder, on any number of ranks; --resume=auto: if "
-                   "there is one")
-          ->check(CLI::IsMember({resume_always, resume_if_possible}));
+                   "resume from the newest checkpoint in the results folder, on any number of ranks; --resume=auto "
+                   "begins a new run where there is none")
+          ->check(CLI::IsMember({resume_always, resume_if_possible}).description(""));
   app.add_flag("--force", command->replace, "replace the checkpoints of an earlier run in the results folder")
       ->excludes(resume);
   CLI::Option* const fresh =

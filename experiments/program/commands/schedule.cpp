@@ -209,7 +209,7 @@ ScheduleSearchSpace space_of(const ScheduleCommand& command, const Costs& costs)
       .memory = command.memory};
   space.max_tried_micro_batches = space.micro_batches;
   if (command.max_micro_batches)
-    space.max_tried_micro_batches = bounded(command.max_micro_batches, "--most-micro-batches", "", maximum);
+    space.max_tried_micro_batches = bounded(command.max_micro_batches, "--max-micro-batches", "", maximum);
   if (command.chunks) space.max_chunks = bounded(command.chunks, "--chunks", "", 64);
   if (command.memory && !(*command.memory > 0))
     fail<InputError>("--memory: expected a number > 0, got {}", *command.memory);
@@ -271,7 +271,7 @@ void check_sources(const ScheduleCommand& command) {
   if (command.name == "csv")
     fail<InputError>("schedule: expected --file FILE.csv, the file to read, in place of the name csv");
   if (!command.search && (command.memory || command.max_micro_batches))
-    fail<InputError>("schedule: --memory and --most-micro-batches are for --search");
+    fail<InputError>("schedule: --memory and --max-micro-batches are for --search");
   if (command.csv && command.json) fail<InputError>("schedule: expected --csv or --json, got both");
   if (command.critical_path && command.offload != Offload::never)
     fail<InputError>("schedule: --critical-path does not take --offload");
@@ -325,7 +325,7 @@ void add_schedule(CLI::App& app, CommandCall& call) {
       "--memory", command->memory,
       "with --search: the number of micro-batches that each rank may hold; a micro-batch is held from its forward to "
       "the end of its weight part");
-  app.add_option("--most-micro-batches", command->max_micro_batches,
+  app.add_option("--max-micro-batches", command->max_micro_batches,
                  "with --search: also try multiples of m up to this number (default: only its divisors)");
   app.add_option("--stages", command->stages,
                  "p, the number of ranks; with --chunks v the model is cut into p * v stages");

@@ -253,20 +253,20 @@ void add_search(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<SearchCommand>();
   add_checkpoint_option(app, command->checkpoint);
   app.add_option("GALLERY", command->gallery,
-                 "a folder with a folder of images for each person, or with images; or a .npy of embed, the names of "
-                 "whose rows are in the .txt beside it")
+                 "a folder with a folder of images for each person, or with images; or a .npy file that embed wrote, "
+                 "with the names of its rows in the .txt beside it")
       ->required();
-  app.add_option("PROBES", command->probes, "images, folders of images, or .npy of embed")->required();
+  app.add_option("PROBES", command->probes, "images, folders of images, or .npy files that embed wrote")->required();
   take_integers(
       app.add_option("--top", command->top, "the number of nearest people to list for each probe (default: 5)"), 1,
       1000);
   app.add_option("--threshold", command->threshold,
                  "the lowest similarity of a match, from -1 to 1; auto: the threshold that the evaluation of the "
-                 "checkpoint has found with the same --flip, or else one by the pairs of the gallery (default: auto, "
-                 "if there is one)");
-  app.add_option(
-      "--far", command->far,
-      "auto by the pairs of the gallery, at this false accept rate, above 0 and at most 0.5 (default: 0.001)");
+                 "checkpoint has found with the same --flip, or else one computed from pairs of gallery images "
+                 "(default: auto; without either, no verdicts)");
+  app.add_option("--far", command->far,
+                 "compute the threshold from pairs of gallery images at this false accept rate, above 0 and at most "
+                 "0.5 (default: 0.001)");
   app.add_flag("--nearest-image", command->by_nearest_image,
                "compare with each person's nearest image, instead of the mean of the normalised embeddings");
   app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as embed --flip does");

@@ -48,7 +48,7 @@ class StoredImages {
   /// The labels of people with training images are below this number; people who are only tested have those that
   /// follow.
   std::int64_t classes() const { return classes_; }
-  /// What `min_images` and lists of people left out.
+  /// What there is to report: images that `min_images` and lists of people left out, or the number of pairs.
   const std::vector<std::string>& notes() const { return notes_; }
   /// Images that could not even be listed. size() does not count them.
   const std::vector<BrokenImage>& broken() const { return broken_; }

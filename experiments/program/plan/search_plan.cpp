@@ -50,7 +50,7 @@ std::filesystem::path file_of(const LayoutSearchCommand& command, const std::str
   const std::filesystem::path file =
       command.out.empty() ? std::filesystem::path(searched_name(study) + ".json") : command.out;
   if (file.extension() != ".json")
-    fail<InputError>("--out: with --search, expected a file .json, got {}", file.string());
+    fail<InputError>("--out: with --search, expected a .json file, got {}", file.string());
   check_written_file("--out", file, command.replaces);
   return file;
 }
@@ -59,7 +59,7 @@ void check_picture(const LayoutSearchCommand& command, const Study<Experiment>& 
   if (command.svg.empty()) return;
   if (study.variants.size() > 1)
     fail<InputError>("--svg: expected an experiment with one variant, {} has {}", study.name, study.variants.size());
-  if (command.svg.extension() != ".svg") fail<InputError>("--svg: expected a file .svg, got {}", command.svg.string());
+  if (command.svg.extension() != ".svg") fail<InputError>("--svg: expected an .svg file, got {}", command.svg.string());
   check_written_file("--svg", command.svg, command.replaces);
 }
 

@@ -113,7 +113,7 @@ std::optional<CheckpointWriter::Written> CheckpointWriter::advance(bool waits) {
     own = failure_of(std::current_exception());
     state = failed(rank_.index);
   }
-  const int largest = rank_.world.largest(state);
+  const int largest = rank_.world.max_over_ranks(state);
   if (largest == writing) return {};
   if (largest == done && phase_ == Phase::files) {
     phase_ = Phase::name;

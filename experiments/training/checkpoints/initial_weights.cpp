@@ -58,7 +58,7 @@ void InitialWeights::compare(const InferenceTensor& tensor) {
   if (entry.shape != tensor.shape)
     unfit_.push_back({tensor.name, in_model, to_string(entry.shape), "other shape"});
   else if (!is_floating(entry.dtype))
-    unfit_.push_back({tensor.name, in_model, to_string(entry.dtype, entry.shape), "no floating type"});
+    unfit_.push_back({tensor.name, in_model, to_string(entry.dtype, entry.shape), "no floating-point type"});
   else
     ++fitting_;
 }

@@ -132,7 +132,7 @@ bool BlockSearch::collides(const Speeds& speeds) const {
   return false;
 }
 
-/// The published blocks: as even as the simplest ones, and executed in their order.
+/// Blocks of one speed: as even as the simplest ones, and executed in their order.
 std::vector<BlockSearch::Candidate> BlockSearch::without_collisions() const {
   std::vector<Candidate> all;
   for (int down = 1; down <= 5; ++down)

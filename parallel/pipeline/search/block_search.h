@@ -1,4 +1,5 @@
-// The search over building blocks: the published family first, then changes at random to the best of them.
+// The search over building blocks for any placement of stages: simple ones first, then others at random, then changes
+// at random to the best of them. (folded_blocks.h has the published ones for stages folded into a V.)
 #pragma once
 
 #include <array>

@@ -1,7 +1,6 @@
 #include "parallel/pipeline/search/folded_blocks.h"
 
-#include <optional>
-#include <set>
+#include <algorithm>
 #include <utility>
 
 #include "parallel/pipeline/schedule.h"
@@ -66,21 +65,27 @@ bool add_weights(FoldedBlock& block) {
 
 std::vector<FoldedBlock> folded_blocks(int ranks) {
   constexpr int max_step = 5;
+  constexpr int max_changes = 14;  // the ranks where the speed may change: all of them with 16 ranks
+  const int changes = std::clamp(ranks - 2, 0, max_changes);
   std::vector<FoldedBlock> blocks;
-  std::set<FoldedBlock> known;
+  const auto try_speeds = [&](const Speeds& speeds) {
+    if (FoldedBlock block = passes_of(speeds, ranks); add_weights(block)) blocks.push_back(std::move(block));
+  };
   for (int turns = 0; turns < block_period * block_period * block_period; ++turns)
-    for (int first_step = 1; first_step <= max_step; ++first_step)
-      for (int second_step = 1; second_step <= first_step; ++second_step)
-        for (int changes_at = 1; changes_at < ranks; ++changes_at) {
-          FoldedBlock block = passes_of({.first_step = first_step,
-                                         .second_step = second_step,
-                                         .changes_at = changes_at,
-                                         .forward_turn = 1 + turns % block_period,
-                                         .loss_turn = 1 + turns / block_period % block_period,
-                                         .backward_turn = 1 + turns / (block_period * block_period)},
-                                        ranks);
-          if (add_weights(block) && known.insert(block).second) blocks.push_back(std::move(block));
+    for (int first_step = 1; first_step <= max_step; ++first_step) {
+      Speeds speeds{.first_step = first_step,
+                    .second_step = first_step,
+                    .changes_at = 0,
+                    .forward_turn = 1 + turns % block_period,
+                    .loss_turn = 1 + turns / block_period % block_period,
+                    .backward_turn = 1 + turns / (block_period * block_period)};
+      try_speeds(speeds);
+      for (speeds.second_step = 1; speeds.second_step < first_step; ++speeds.second_step)
+        for (int i = 0; i < changes; ++i) {
+          speeds.changes_at = 1 + i * (ranks - 2) / changes;
+          try_speeds(speeds);
         }
+    }
   return blocks;
 }
 

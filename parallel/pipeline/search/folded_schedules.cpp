@@ -66,9 +66,12 @@ class SlotTable {
         return rank + 1 < ranks_ ? after(BlockSlot::i0, rank + 1) : after(BlockSlot::i1, rank);
       case BlockSlot::w1:
         return after(BlockSlot::i1, rank);
-      default:
+      case BlockSlot::w0:
         return after(BlockSlot::i0, rank);
+      case BlockSlot::idle:
+        break;
     }
+    return 0;
   }
 
  private:
@@ -176,7 +179,7 @@ int remove_last(Row& row, BlockSlot kind, int count) {
   return removed;
 }
 
-/// Removes W's from the end until there are as many of each stage as given, and `in_all` together.
+/// Removes W's from the end until at least so many of each stage, and `in_all` of both, have been removed.
 void remove_last_weights(Row& row, int of_second, int of_first, int in_all) {
   for (auto slot = row.rbegin(); slot != row.rend(); ++slot) {
     if (of_second <= 0 && of_first <= 0 && in_all <= 0) return;
@@ -187,7 +190,7 @@ void remove_last_weights(Row& row, int of_second, int of_first, int in_all) {
   }
 }
 
-/// False if the slot is taken.
+/// False if the slot is taken or would be before the first one.
 bool put(Row& row, int where, BlockSlot slot) {
   if (where < 0) return false;
   if (at_index(where) >= row.size()) row.resize(at_index(where + 1), BlockSlot::idle);

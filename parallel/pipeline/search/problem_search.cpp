@@ -19,10 +19,8 @@ namespace {
 constexpr int max_tried_values = 24;
 /// The number of schedules that are reordered.
 constexpr std::size_t max_starts = 3;
-/// Of the published blocks so many are tried at any effort: all of them with up to 16 ranks.
-constexpr std::size_t min_folded_blocks = 1000;
-/// The time that the search's other schedulers take for an action, in that of folded_schedules.
-constexpr std::int64_t folded_speed = 4;
+/// With so many ranks all published blocks are tried, whatever the effort.
+constexpr int max_ranks_of_all_blocks = 16;
 
 SchedulingProblem with_micro_batches(const SchedulingProblem& problem, int micro_batches) {
   return scheduling_problem(micro_batches, problem.rank_of, problem.costs, problem.transfer, problem.memory);
@@ -68,10 +66,11 @@ void ProblemSearch::try_lists() {
 
 void ProblemSearch::try_folded_blocks(std::int64_t actions) {
   if (problem_->rank_of != folded_stages(problem_->ranks())) return;
-  const std::vector<FoldedBlock> blocks = folded_blocks(problem_->ranks());
-  const std::int64_t actions_per_block = std::int64_t{3} * problem_->stages() * problem_->micro_batches;
-  const auto tried = std::min(
-      blocks.size(), std::max(min_folded_blocks, static_cast<std::size_t>(folded_speed * actions / actions_per_block)));
+  const int ranks = problem_->ranks();
+  const std::vector<FoldedBlock> blocks = folded_blocks(ranks);
+  const int repeated = std::max(problem_->micro_batches, 2 * ranks);
+  const auto affordable = static_cast<std::size_t>(actions / (std::int64_t{3} * problem_->stages() * repeated));
+  const std::size_t tried = ranks <= max_ranks_of_all_blocks ? blocks.size() : std::min(blocks.size(), affordable);
   for (std::size_t i = 0; i < tried && !is_finished() && !watch_->poll(); ++i) {
     ++watch_->tried.blocks;
     for (Schedule& schedule : folded_schedules(blocks[i * blocks.size() / tried], problem_->micro_batches)) {

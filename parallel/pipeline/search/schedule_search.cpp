@@ -40,7 +40,7 @@ std::vector<int> numbers_of_micro_batches(const ScheduleSearchSpace& space) {
   return numbers;
 }
 
-/// About half a minute, at about 10,000 cells per second.
+/// A minute for about 30,000 cells.
 void check_size(const ScheduleSearchSpace& space) {
   constexpr int max_cells_tried = 1 << 18;
   if (space.ranks < 1 || space.micro_batches < 1)

@@ -56,8 +56,8 @@ struct ScheduleSearchResult {
   bool is_interrupted = false;
 };
 
-/// InputError if there are no ranks or micro-batches, or more of them and of chunks than can be searched in about half
-/// a minute. A search that is not interrupted gives the same result on every machine.
+/// InputError if there are no ranks or micro-batches, or more of them and of chunks than can be searched in about
+/// ten minutes. A search that is not interrupted gives the same result on every machine.
 ScheduleSearchResult search_schedules(const ScheduleSearchSpace& space, const ScheduleSearchOptions& options = {});
 
 /// The costs with which a schedule of the space is simulated.

@@ -129,7 +129,7 @@ TEST_CASE("nothing is executed, and other files are refused with the reason") {
   CHECK(error_of(file("none.pt")).find("none.pt") != std::string::npos);
   const Scratch folder;
   CHECK(import(file("two.pt"), folder / "out.bin").err ==
-        fmt::format("heddle: --out: expected a file .safetensors, got {}\n", (folder / "out.bin").string()));
+        fmt::format("heddle: --out: expected a .safetensors file, got {}\n", (folder / "out.bin").string()));
 }
 
 TEST_CASE("a file that is cut off or has another byte is refused, wherever that is") {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the files of torch.save that import_test.cpp reads: tests/experiments/import/make_files.py FOLDER
 
-Element i of a tensor is ((7 * i) % 13 - 6) / 16, which every floating type holds exactly.
+Element i of a tensor is ((7 * i) % 13 - 6) / 16, which every floating-point type holds exactly.
 """
 import collections
 import os

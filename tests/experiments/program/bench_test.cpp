@@ -212,7 +212,7 @@ TEST_CASE("bench: options that do not apply to a protocol are refused") {
   CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "mesh.tp=600"}) ==
         "heddle: the protocol plsc: /mesh: expected at most 1024 ranks, got 2 x 1 x 600\n");
   CHECK(said({"bench", "head", "--protocol", "plsc", "--set", "device=plan"}) ==
-        "heddle: device: the protocol measures: expected cpu or cuda\n");
+        "heddle: device: the protocol measures real time: expected cpu or cuda, got plan\n");
   CHECK(said({"bench", "head", "--protocol", "other"}).find("--protocol") != std::string::npos);
   CHECK(said({"bench", "head", "--set", "train.steps=4"}).find("--protocol") != std::string::npos);
   CHECK(said({"bench", "head", "--runs", "2"}).find("--protocol") != std::string::npos);

@@ -96,7 +96,7 @@ TEST_CASE("a split must have one number for each rank that shares the classes, a
   const auto error = [](const char* patch) { return call({"explain"}, large_head(patch)).err; };
   const auto ends = [](const std::string& text, const std::string& end) { return text.ends_with(end); };
   CHECK(ends(error(R"({"head": {"split": [500, 500]}})"),
-             "head.split: expected one number of classes for each of the 4 ranks that share them, got 2\n"));
+             "head.split: expected one number of classes per rank that shares them, 4 in all, got 2\n"));
   CHECK(ends(error(R"({"head": {"split": [250, 250, 250, 249]}})"),
              "head.split: expected numbers whose sum is head.classes = 1000, got 999\n"));
   CHECK(ends(error(R"({"head": {"split": [500, 501, 0, -1]}})"),

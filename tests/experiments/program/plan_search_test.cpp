@@ -165,7 +165,7 @@ TEST_CASE("a picture of a search that could not be written is refused before the
     return called.err;
   };
   const std::string png = (search.folder / "front.png").string();
-  CHECK(refused(search, png) == "heddle: --svg: expected a file .svg, got " + png + "\n");
+  CHECK(refused(search, png) == "heddle: --svg: expected an .svg file, got " + png + "\n");
   CHECK(refused(search, (search.folder / "none/front.svg").string()) ==
         "heddle: --svg: there is no folder " + (search.folder / "none").string() + "\n");
   const std::string svg = (search.folder / "front.svg").string();
@@ -179,7 +179,8 @@ TEST_CASE("a picture of a search that could not be written is refused before the
   CHECK(search({"--svg", folder, "--force"}).err == "heddle: " + folder + ": cannot be written: it is a folder\n");
   const std::string full = (search.folder / "full.svg").string();
   std::filesystem::create_symlink("/dev/full", full);
-  CHECK(search({"--svg", full, "--force"}).err == "heddle: " + full + ": cannot be written: it is not a plain file\n");
+  CHECK(search({"--svg", full, "--force"}).err ==
+        "heddle: " + full + ": cannot be written: it is not a regular file\n");
   Json study = pipeline();
   study["variants"] = {{{"name", "one"}}, {{"name", "two"}}};
   CHECK(refused(Searched(study), (search.folder / "both.svg").string()) ==

@@ -371,7 +371,7 @@ TEST_CASE("wrong searches print the expected value and exit with 2") {
       refused_by("schedule --search 1f1b --stages 4 --micro-batches 8") ==
       "heddle: schedule: expected one of: the name of a schedule (heddle list schedules), --file, --search, --html\n");
   CHECK(refused_by("schedule 1f1b --stages 4 --micro-batches 8 --memory 4") ==
-        "heddle: schedule: --memory and --most-micro-batches are for --search\n");
+        "heddle: schedule: --memory and --max-micro-batches are for --search\n");
   CHECK(refused_by("schedule --search --stages 4 --micro-batches 8 --recompute always") ==
         "heddle: schedule: --search does not take --recompute\n");
   CHECK(refused_by("schedule --search --stages 1024 --micro-batches 1024") ==

@@ -145,7 +145,7 @@ zb_h1, recomputed     2              1       2       32               3.00      
 zb_h1, recomputed     3            0.5       2       16               4.00                 -
 )") != std::string::npos);
   CHECK(table.ends_with(R"(
-step time as the schedule predicts it from measured costs of the stages
+step time as the schedule predicts it from the costs of the stages
 gpipe: predicted 3.90 s, measured 4.00 s (2.5 % apart)
 )"));
   run.variants[1].predicted_seconds = {.median = 0.5};

@@ -97,10 +97,10 @@ TEST_CASE("errors of files name the path and the system's reason") {
   const std::string pipe = (scratch / "pipe").string();
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   CHECK(message_of<InputError>([&] { write_file_atomically(pipe, "x"); }) ==
-        pipe + ": cannot be written: it is not a plain file");
+        pipe + ": cannot be written: it is not a regular file");
   CHECK(fs::is_fifo(pipe));
   fs::remove(pipe);
-  CHECK(message_of<InputError>([&] { read_file(folder, 1); }) == folder + ": cannot be read: it is not a plain file");
+  CHECK(message_of<InputError>([&] { read_file(folder, 1); }) == folder + ": cannot be read: it is not a regular file");
   CHECK(scratch.files() == 1);
   const std::string file = (scratch / "a").string();
   write_file_atomically(file, "four");

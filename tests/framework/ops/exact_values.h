@@ -1,4 +1,4 @@
-// Values that every floating type holds exactly, and how results are compared with them.
+// Values that every floating-point type holds exactly, and how results are compared with them.
 #pragma once
 
 #include <algorithm>

@@ -245,7 +245,7 @@ TEST_CASE("Operands that do not fit are refused with their shapes") {
           multiply(zeros({2, 1, 3}), zeros({4, 2}));
         }) == "multiply: f32[2,1,3] and f32[4,2] do not broadcast");
   CHECK(says([&] { divide(x, zeros({2, 3}, DType::f64)); }) == "divide: f32[2,3] and f64[2,3] differ in type");
-  CHECK(says([&] { relu(zeros({2}, DType::i64)); }) == "relu: expected a floating type, got i64[2]");
+  CHECK(says([&] { relu(zeros({2}, DType::i64)); }) == "relu: expected a floating-point type, got i64[2]");
   CHECK(says([&] { prelu(x, zeros({2})); }) == "prelu: expected a slope f32[3], got f32[2]");
   CHECK(says([&] { dropout(x, 1, {}, 0); }) == "dropout: expected a probability in [0, 1), got 1");
   CHECK(says([&] { add_bias(x, zeros({2})); }) == "add_bias: expected a bias f32[3], got f32[2]");

@@ -312,7 +312,7 @@ TEST_CASE("settings of a head that contradict each other are refused") {
   CHECK(said({.classes = 9, .momentum = MomentumState::none}, {.type = OptimizerType::adamw}) ==
         "head.state.momentum: adamw keeps its mean and its square in f32: expected f32");
   CHECK(said({.classes = 9, .weights = WeightState::int8}, {}, DType::f64) ==
-        "head.state: narrow state is for computing in f32: expected f32 state with train.dtype = f64");
+        "head.state: 16-bit and 8-bit state needs computing in f32: expected f32 state with train.dtype = f64");
   CHECK(
       said({.classes = 9, .parallel = HeadParallel::replicated, .weights = WeightState::bf16}) ==
       "head.state: a replicated head is stepped with the other parameters: expected f32 weights and momentum, or with "

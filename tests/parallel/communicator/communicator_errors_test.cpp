@@ -30,17 +30,17 @@ TEST_CASE("wrong arguments are reported before anything moves") {
     says("broadcast: expected a tensor, got none", [&] { world.broadcast(none, me).wait(); });
     says("reduce: expected a rank in [0, 2), got -1", [&] { world.reduce(x, -1).wait(); });
     says("reduce: expected a tensor, got none", [&] { world.reduce(none, 0).wait(); });
-    says("reduce: expected a floating type, got i64[2]", [&] { world.reduce(labels, 0).wait(); });
+    says("reduce: expected a floating-point type, got i64[2]", [&] { world.reduce(labels, 0).wait(); });
     says("all_reduce: expected a tensor, got none", [&] { world.all_reduce(none).wait(); });
-    says("all_reduce: expected a floating type, got i64[2]", [&] { world.all_reduce(labels).wait(); });
+    says("all_reduce: expected a floating-point type, got i64[2]", [&] { world.all_reduce(labels).wait(); });
     says("all_reduce_in_place: expected a tensor, got none", [&] { world.all_reduce_in_place(none).wait(); });
-    says("all_reduce_in_place: expected a floating type, got i64[2]",
+    says("all_reduce_in_place: expected a floating-point type, got i64[2]",
          [&] { world.all_reduce_in_place(labels).wait(); });
     says("all_gather: expected a tensor, got none", [&] { world.all_gather(none).wait(); });
     says("all_gather: expected rows, got f32[]", [&] { world.all_gather(scalar).wait(); });
     says("reduce_scatter: expected a tensor, got none", [&] { world.reduce_scatter(none).wait(); });
     says("reduce_scatter: expected rows, got f32[]", [&] { world.reduce_scatter(scalar).wait(); });
-    says("reduce_scatter: expected a floating type, got i64[2]", [&] { world.reduce_scatter(labels).wait(); });
+    says("reduce_scatter: expected a floating-point type, got i64[2]", [&] { world.reduce_scatter(labels).wait(); });
     says("reduce_scatter: expected 2 numbers of rows that make up f32[3,2], got [1,1]", [&] {
       world.reduce_scatter(x, Rows{1, 1}).wait();
     });

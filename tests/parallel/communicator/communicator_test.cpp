@@ -298,8 +298,8 @@ TEST_CASE("a communicator may go before its calls are waited for") {
 
 TEST_CASE("largest gives every rank the largest number, and sends no bytes") {
   on_ranks(4, [](Rank& rank) {
-    CHECK(rank.world.largest(rank.index == 2 ? 15 : 0) == 15);
-    CHECK(rank.world.largest(-rank.index) == 0);
+    CHECK(rank.world.max_over_ranks(rank.index == 2 ? 15 : 0) == 15);
+    CHECK(rank.world.max_over_ranks(-rank.index) == 0);
     CHECK(rank.bytes.sent_bytes() == 0);
   });
 }

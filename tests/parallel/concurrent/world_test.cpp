@@ -57,7 +57,8 @@ TEST_CASE("a rank for which the system starts no thread is out of memory, and sa
     error = message_of<OutOfMemory>([] { run_ranks(ranks(2), [](Rank& /*rank*/) {}); });
   }
   CHECK(error ==
-        "rank 0: out of memory: the system starts no thread for it, perhaps because of a limit (ulimit -v, ulimit -u): "
+        "rank 0: out of memory: the system cannot start a thread for it, perhaps because of a limit (ulimit -v, ulimit "
+        "-u): "
         "Resource temporarily unavailable");
 }
 

@@ -270,7 +270,7 @@ TEST_CASE("redistributing a value that does not have its placement is an error t
     says({x, {4, 8}, {}}, {R, R, S(2)}, "placement dp R, tp S(2): [4,8] has no dimension 2");
     says({x, {4, 8}, {S(-1), R, R}}, {}, "placement dp S(-1), tp R: [4,8] has no dimension -1");
     says({integers(rank.device, {1, 2}), {2}, {}}, {R, R, P},
-         "redistribute: a partial sum is of a floating type, got i64[2] placed dp R, tp P");
+         "redistribute: a partial sum is of a floating-point type, got i64[2] placed dp R, tp P");
     CHECK(message_of([&] {
             dp2mp({x, {4, 8}, {}}, 1, Axis::tp, rank.groups);
           }) == "dp2mp: expected a value placed S(0) along tp, got dp R, tp R");

@@ -226,7 +226,7 @@ TEST_CASE("sockets: a process that connects to another program, another build or
     return ended;
   };
   CHECK(answered([](const TcpSocket& to, const TcpChallenge&) { say(to, "HTTP/1.1 400 Bad Request\r\n\r\n"); }) ==
-        "wrong input: MASTER_ADDR and MASTER_PORT: what is there is not a process of this program: RANK 0");
+        "wrong input: MASTER_ADDR and MASTER_PORT: the peer is not a Heddle process: RANK 0");
   CHECK(
       answered([](const TcpSocket& to, const TcpChallenge&) {
         say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 4});

@@ -1,4 +1,4 @@
-// Writes an element of a floating type.
+// Writes an element of a floating-point type.
 #pragma once
 
 #include <type_traits>

@@ -13,7 +13,7 @@
 
 namespace heddle::cpu {
 
-/// Word k of block i stands in word[k][i].
+/// Word k of block i is in word[k][i].
 struct PhiloxBlocks {
   static constexpr int count = 16;
   alignas(64) std::uint32_t word[4][count];

@@ -23,7 +23,7 @@ cudaDataType_t cublas_type(DType dtype) {
     case DType::f16:
       return CUDA_R_16F;
     default:
-      fail<InputError>("gemm: expected a floating type, got {}", name_of(dtype));
+      fail<InputError>("gemm: expected a floating-point type, got {}", name_of(dtype));
   }
 }
 

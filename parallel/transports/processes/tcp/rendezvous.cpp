@@ -209,8 +209,7 @@ bool Rendezvous::shake_hands(int p, const std::string& peer, Deadline end) {
     case Kind::late:
       fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(timeouts_.timeout));
     case Kind::other_program:
-      fail<InputError>("{}what is there is not a process of this program: {}",
-                       p == 0 ? "MASTER_ADDR and MASTER_PORT: " : "", peer);
+      fail<InputError>("{}the peer is not a Heddle process: {}", p == 0 ? "MASTER_ADDR and MASTER_PORT: " : "", peer);
     case Kind::other_protocol:
       fail<InputError>(
           "{} speaks version {} of the protocol between processes, and rank {} version {}: all must run the same build "

@@ -281,7 +281,7 @@ TEST_CASE("face records: a dangling index is an error, not a walk through the fi
   CHECK(opening_error(folder) == "a.idx: cannot be read: No such file or directory");
   fs::remove(folder / "a.idx");
   fs::create_directory(folder / "a.idx");
-  CHECK(opening_error(folder) == "a.idx: cannot be read: it is not a plain file");
+  CHECK(opening_error(folder) == "a.idx: cannot be read: it is not a regular file");
 }
 
 TEST_CASE("face records: broken images are left out if their errors are received") {

@@ -180,7 +180,7 @@ TEST_CASE("recordio: an unreadable file is refused with the system's reason") {
   fs::create_directory(folder / "folder.rec");
   fs::create_symlink("circle.rec", folder / "circle.rec");
   CHECK(refusal("none.rec") == "none.rec: cannot be read: No such file or directory");
-  CHECK(refusal("folder.rec") == "folder.rec: cannot be read: it is not a plain file");
+  CHECK(refusal("folder.rec") == "folder.rec: cannot be read: it is not a regular file");
   CHECK(refusal("circle.rec") == "circle.rec: cannot be read: Too many levels of symbolic links");
 }
 

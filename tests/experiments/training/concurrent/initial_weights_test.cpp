@@ -127,7 +127,7 @@ TEST_CASE("what does not fit is shown as a table, and is drawn if the file is no
       "  tensor             model   file\n"
       "  bn2.running_var    [5]     -       not in the file\n"
       "  fc.weight          [6,80]  [80,6]  other shape\n"
-      "  fc.bias            [6]     i64[6]  no floating type\n"
+      "  fc.bias            [6]     i64[6]  no floating-point type\n"
       "  classifier.weight  -       [1]     not in the model";
   CHECK(message_of<InputError>([&] { InitialWeights(*model, written(file, path), true); }) ==
         fmt::format("model.weights: {} has other tensors than the model (model.weights_strict = false loads the 10 "
