@@ -14,6 +14,7 @@
 #include "experiments/results/restarts_json.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/trace.h"
+#include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/ranks/unix_time.h"
 #include "framework/files/crc32c.h"
 #include "framework/files/line_reader.h"
@@ -62,6 +63,7 @@ void remove_earlier_run(const fs::path& path) {
   remove_from_each(path / "tensorboard", event_file_name);
   remove_from_each(path / "variants", "schedule.csv");
   remove_figures(path / "figures");
+  remove_checkpoints_of_results(path);
 }
 
 using NamedNumbers = std::vector<std::pair<std::string, double>>;

@@ -1,6 +1,6 @@
 // The results folder of one run: experiment.json, summary.json, metrics.jsonl, memory.csv, trace.json, schedule.csv,
-// roc.csv where sets were evaluated, and for each variant a TensorBoard event file. The files of an earlier run are
-// replaced; all other files stay.
+// roc.csv where sets were evaluated, and for each variant a TensorBoard event file. The files and
+// checkpoints of an earlier run are replaced; all other files stay.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ class ResultsFolder {
   /// Makes the folder. InputError if it cannot be made, or if another run is writing to it. The files of an earlier run
   /// stay until begin_variant or write is first called, so that a run which fails before it begins (a misspelt path to
   /// the data, a checkpoint of a different experiment) destroys nothing. Then experiment.json is written and, unless
-  /// the run resumes the earlier one, the files of that one are removed. `now` gives seconds, for write_if_due.
+  /// the run resumes the earlier one, the files and checkpoints of that one are removed. `now` gives seconds, for
+  /// write_if_due.
   ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume,
                 std::function<double()> now = steady_seconds);
 

@@ -126,8 +126,7 @@ class RankRun {
       if (first > 0) load(first);
       if (leads() && first > 0 && first == experiment_.train.steps)
         observer_.on_note(fmt::format(
-            "all {} steps were done: nothing is trained, and the figures of memory, bytes and time are those of "
-            "this run",
+            "all {} steps were done: nothing is trained, and the figures of memory and bytes are those of this run",
             first));
       saver_.resume(first, experiment_.evaluation.keep_best ? accuracy_on() : "");
     } else if (leads() && has_data()) {

@@ -32,7 +32,8 @@ CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file) {
 CLI::Option& add_placements_option(CLI::App& app, bool& automatic) {
   return *app.add_option_function<std::string>(
                  "--placements", [&automatic](const std::string& which) { automatic = which == "auto"; },
-                 "written: as in the file; auto: the fastest within memory_budget, as in the table of `heddle explain`")
+                 "written: as in the file; auto: the fastest within memory_budget, as the planner chooses them (see "
+                 "heddle explain)")
               ->check(CLI::IsMember({"written", "auto"}));
 }
 

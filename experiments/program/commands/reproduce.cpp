@@ -11,7 +11,7 @@ namespace heddle {
 
 void add_reproduce(CLI::App& app, CommandCall& call) {
   const auto command = std::make_shared<ReproduceCommand>();
-  app.add_option("NAME", command->name, "one experiment; without it, --all and --quick, all experiments are listed");
+  app.add_option("NAME", command->name, "one experiment; without a name, --all or --quick, all experiments are listed");
   app.add_flag("--all", command->all, "run all of them, one after another");
   app.add_flag("--quick", command->quick,
                "run shortened experiments; with --all they take less than ten minutes on two cores");

@@ -11,6 +11,7 @@
 
 #include "experiments/config/json_identity.h"
 #include "experiments/program/commands/command.h"
+#include "experiments/program/existing_results.h"
 #include "experiments/program/interruption_signals.h"
 #include "experiments/program/job/elastic.h"
 #include "experiments/program/job/study_in_job.h"
@@ -50,17 +51,10 @@ struct RunCommand {
 constexpr const char* resume_always = "always";
 constexpr const char* resume_if_possible = "auto";
 
-/// What an earlier run has trained is neither lost nor trained again without the user's knowledge.
-void check_earlier_run(const RunCommand& command, const std::filesystem::path& results) {
-  const std::vector<FoundCheckpoint> earlier = checkpoints_of_results(results);
-  if (command.resume == resume_always && earlier.empty())
-    fail<InputError>("{}: there is no checkpoint to resume from: leave --resume out, or use --resume=auto",
-                     results.string());
-  if (!command.resumes() && !command.replace && !earlier.empty())
-    fail<InputError>(
-        "{}: holds a checkpoint of an earlier run ({}): continue that run with --resume, replace it with --force, or "
-        "choose another folder with --out",
-        results.string(), (earlier.front().folder.filename() / fmt::format("step {}", earlier.front().steps)).string());
+ExistingResults use_of_existing(const RunCommand& command) {
+  if (command.replace) return ExistingResults::replaced;
+  if (!command.resumes()) return ExistingResults::kept;
+  return command.resume == resume_always ? ExistingResults::resumed : ExistingResults::resumed_if_possible;
 }
 
 /// Checks that this machine has the devices on which the experiment computes.
@@ -148,12 +142,15 @@ void open_results(const RunCommand& command, const std::filesystem::path& path, 
 
 struct PreparedStudy {
   Study<Experiment> study;
-  int preferred_ranks = 1;  // of the mesh in the file, where an elastic job has taken another one
+  int preferred_ranks = 1;   // of the mesh in the file, where an elastic job has taken another one
+  bool is_finished = false;  // when resuming: all steps of all variants have been done before
+  std::string summary{};     // of a finished study, for rank 0's process
 };
 
 /// Reads the study and checks, on all processes together, that it can run. Rank 0's process gets the results folder.
 PreparedStudy prepare_study(const RunCommand& command, Job* job, std::optional<ResultsFolder>& folder) {
   if (command.elastic) check_can_restart(job);
+  std::optional<std::string> finished;
   Study<Experiment> study;
   int preferred_ranks = 1;
   // All processes use one type, whatever their machines are.
@@ -176,10 +173,14 @@ PreparedStudy prepare_study(const RunCommand& command, Job* job, std::optional<R
     for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
     if (job != nullptr && job->rank() > 0) return;
     const std::filesystem::path path = results_path(command, study);
-    check_earlier_run(command, path);
-    open_results(command, path, effective_json(study), folder);
+    check_existing_results(path, study, use_of_existing(command));
+    const std::string experiment_json = effective_json(study);
+    open_results(command, path, experiment_json, folder);
+    if (command.resumes() && command.head() == SavedHead::kept)
+      finished = finished_summary(path, study, experiment_json);
   });
-  return {std::move(study), preferred_ranks};
+  const bool is_finished = broadcast_numbers(job, {finished ? 1.0 : 0.0}).front() != 0;
+  return {std::move(study), preferred_ranks, is_finished, finished.value_or("")};
 }
 
 /// Writes the results so far. A full disk does not end the study: the last write decides.
@@ -207,6 +208,14 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
   PreparedStudy prepared = prepare_study(command, job, folder);
   Study<Experiment>& study = prepared.study;
   const std::filesystem::path path = results_path(command, study);
+  if (prepared.is_finished) {
+    if (!folder) return 0;
+    console.err << fmt::format(
+        "all steps were done before: nothing is left to do, and the results stay as they are\nresults: {}\n",
+        printable(path.string()));
+    if (command.json) console.out << prepared.summary << std::flush;
+    return 0;
+  }
   if (folder) print_warnings(study, console);
   if (const std::optional<Restart> restart = restart_of_environment(); restart && folder)
     console.err << fmt::format("restart {} with {}: {}\n", restart->number,

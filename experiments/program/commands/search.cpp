@@ -262,8 +262,8 @@ void add_search(CLI::App& app, CommandCall& call) {
       1000);
   app.add_option("--threshold", command->threshold,
                  "the lowest similarity of a match, from -1 to 1; auto: the threshold that the evaluation of the "
-                 "checkpoint has found with the same --flip, or else one computed from pairs of gallery images "
-                 "(default: auto; without either, no verdicts)");
+                 "checkpoint found with the same --flip, or else one computed from pairs of gallery images "
+                 "(default: auto, but no verdicts where neither can be found)");
   app.add_option("--far", command->far,
                  "compute the threshold from pairs of gallery images at this false accept rate, above 0 and at most "
                  "0.5 (default: 0.001)");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -72,6 +73,16 @@ void remove_old(const fs::path& folder, std::int64_t steps_done, std::int64_t ke
   std::sort(whole.rbegin(), whole.rend());
   for (std::size_t i = static_cast<std::size_t>(keep); i < whole.size(); ++i) old.push_back(whole[i].second);
   for (const fs::path& path : old) fs::remove_all(path, ignored);
+}
+
+void remove_checkpoints_of_results(const fs::path& results) {
+  const fs::path checkpoints = results / "checkpoint";
+  std::error_code ignored;  // a folder that does not exist, or has other files, is left as it is
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    remove_old(entry.path(), std::numeric_limits<std::int64_t>::max(), 0);
+    fs::remove(entry.path(), ignored);
+  }
+  fs::remove(checkpoints, ignored);
 }
 
 FoundCheckpoint find_checkpoint(const fs::path& path) {

@@ -31,6 +31,9 @@ struct FoundCheckpoint {
 /// The newest checkpoint of each variant in a results folder, sorted by path. InputError if it cannot be read.
 std::vector<FoundCheckpoint> checkpoints_of_results(const std::filesystem::path& results);
 
+/// Removes the checkpoints of all variants in a results folder. What cannot be removed stays.
+void remove_checkpoints_of_results(const std::filesystem::path& results);
+
 /// The checkpoint of a path: a folder step-..., the newest one of a folder that holds some, or of a results folder with
 /// one variant. InputError if there is none, or if the results have several variants, whose folders it names.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& path);

@@ -384,7 +384,7 @@ TEST_CASE("schema, help, list and version answer on stdout") {
   const std::string of_dropout = call({"help", "model.layers.dropout"}).out;
   CHECK(of_dropout.starts_with("model.layers.dropout\n"));
   CHECK(of_dropout.find("sets values to zero at random") != std::string::npos);
-  CHECK(call({"help", "model.layers.attention.dropout"}).out.find("attention's weight") != std::string::npos);
+  CHECK(call({"help", "model.layers.attention.dropout"}).out.find("the attention weight") != std::string::npos);
   CHECK(call({"list", "models"}).out.find("iresnet100") != std::string::npos);
   CHECK(call({"list", "layers"}).out.find("global_average_pool") != std::string::npos);
   CHECK(call({"--version"}).out.starts_with("heddle "));

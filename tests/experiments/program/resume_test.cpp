@@ -67,10 +67,67 @@ TEST_CASE("a run replaces earlier checkpoints only with --force, and begins anew
                            ": holds a checkpoint of an earlier run (small/step 6): continue that run with --resume, "
                            "replace it with --force, or choose another folder with --out\n");
   CHECK(files.contents("out") == before);
-  CHECK(with("--resume=auto").err.find("resuming after step 6\n") != std::string::npos);
+  CHECK(with("--resume=auto").code == 0);
   CHECK(with("--resume=always").code == 0);
   CHECK(with("--resume=newest").code == 2);
   CHECK(with("--force").code == 0);
+}
+
+TEST_CASE("a whole run that is resumed leaves its results as they are, and prints its summary again") {
+  Files files;
+  const std::string file = files.write(small_study());
+  const Called whole = call({"run", file, "--out", files.path("out"), "--json"});
+  REQUIRE(whole.code == 0);
+  const std::string before = files.contents("out");
+  const Called resumed = call({"run", file, "--out", files.path("out"), "--resume", "--json"});
+  CHECK(resumed.code == 0);
+  CHECK(resumed.err ==
+        "all steps were done before: nothing is left to do, and the results stay as they are\nresults: " +
+            files.path("out") + "\n");
+  CHECK(resumed.out == whole.out);
+  CHECK(files.contents("out") == before);
+  // Without its summary, or with a setting that evaluates more, it is resumed as any other run.
+  CHECK(
+      call({"run", file, "--out", files.path("out"), "--resume", "--set", "evaluation.batch=3"})
+          .err.find("all 6 steps were done: nothing is trained, and the figures of memory and bytes are those of this "
+                    "run\n") != std::string::npos);
+  std::filesystem::remove(files.path("out") + "/summary.json");
+  CHECK(call({"run", file, "--out", files.path("out"), "--resume"}).err.find("resuming after step 6\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run neither resumes nor continues the results of another experiment") {
+  Files files;
+  const std::string file = files.write(small_study());
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  const std::string before = files.contents("out");
+  Json other = small_study();
+  other["name"] = "other";
+  const std::string other_file = files.write(other);
+  for (const char* const option : {"--resume", "--resume=auto"}) {
+    const Called refused = call({"run", other_file, "--out", files.path("out"), option});
+    CHECK(refused.code == 2);
+    CHECK(refused.err == "heddle: " + files.path("out") +
+                             ": holds a checkpoint of another experiment (small/step 6), and none of this one: choose "
+                             "another folder with --out, or replace its results with --force\n");
+  }
+  CHECK(files.contents("out") == before);
+  REQUIRE(call({"run", other_file, "--out", files.path("out"), "--force"}).code == 0);
+  CHECK_FALSE(std::filesystem::exists(files.path("out") + "/checkpoint/small"));
+  CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/other/step-000006"));
+}
+
+TEST_CASE("a run that replaces an earlier one removes the checkpoints of all its variants before the first step") {
+  Files files;
+  Json study = small_study();
+  study["variants"] = Json::parse(R"([{"name": "a"}, {"name": "b"}])");
+  const std::string file = files.write(study);
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  // Wrong input keeps them all.
+  CHECK(call({"run", file, "--out", files.path("out"), "--force", "--set", "head.classes=1"}).code == 2);
+  CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/b/step-000006"));
+  CHECK(call({"run", file, "--out", files.path("out"), "--force", "--set", "memory_budget=1000"}).code == 3);
+  CHECK_FALSE(std::filesystem::exists(files.path("out") + "/checkpoint"));
 }
 
 TEST_CASE("a checkpoint folder that cannot be read is not taken for an empty one") {

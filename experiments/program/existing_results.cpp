@@ -1,0 +1,83 @@
+#include "experiments/program/existing_results.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/results/results_folder.h"
+#include "experiments/training/checkpoints/find_checkpoint.h"
+#include "framework/error.h"
+#include "framework/files/atomic_file.h"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether the checkpoint is of one of the study's variants, by the name of its folder.
+bool belongs_to(const FoundCheckpoint& checkpoint, const Study<Experiment>& study) {
+  return std::any_of(study.variants.begin(), study.variants.end(), [&](const StudyVariant& variant) {
+    return checkpoint.folder.filename() == folder_name(variant.name);
+  });
+}
+
+/// The content of a file; empty if it cannot be read.
+std::string content_of(const fs::path& file) {
+  constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30;
+  try {
+    return fs::exists(file) ? read_file(file, max_bytes) : std::string();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+bool has_all_variants(const std::string& summary, const Study<Experiment>& study) {
+  const nlohmann::json json = nlohmann::json::parse(summary, nullptr, false);
+  const auto variants = json.is_object() ? json.find("variants") : json.end();
+  if (variants == json.end() || !variants->is_array() || variants->size() != study.variants.size()) return false;
+  for (std::size_t i = 0; i < study.variants.size(); ++i) {
+    const nlohmann::json& variant = (*variants)[i];
+    if (!variant.is_object() || variant.value("name", nlohmann::json()) != study.variants[i].name ||
+        variant.value("status", nlohmann::json()) != name_of(VariantResult::Status::ok))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_existing_results(const fs::path& results, const Study<Experiment>& study, ExistingResults use) {
+  const std::vector<FoundCheckpoint> earlier = checkpoints_of_results(results);
+  if (use == ExistingResults::resumed && earlier.empty())
+    fail<InputError>("{}: there is no checkpoint to resume from: leave --resume out, or use --resume=auto",
+                     results.string());
+  if (use == ExistingResults::replaced || earlier.empty()) return;
+  const std::string first =
+      (earlier.front().folder.filename() / fmt::format("step {}", earlier.front().steps)).string();
+  if (use == ExistingResults::kept)
+    fail<InputError>(
+        "{}: holds a checkpoint of an earlier run ({}): continue that run with --resume, replace it with --force, or "
+        "choose another folder with --out",
+        results.string(), first);
+  if (std::none_of(earlier.begin(), earlier.end(), [&](const auto& found) { return belongs_to(found, study); }))
+    fail<InputError>(
+        "{}: holds a checkpoint of another experiment ({}), and none of this one: choose another folder with --out, or "
+        "replace its results with --force",
+        results.string(), first);
+}
+
+std::optional<std::string> finished_summary(const fs::path& results, const Study<Experiment>& study,
+                                            const std::string& experiment_json) {
+  for (const StudyVariant& variant : study.variants)
+    if (latest_in(results / "checkpoint" / folder_name(variant.name)) != variant.root.train.steps) return {};
+  if (content_of(results / "experiment.json") != experiment_json) return {};
+  std::string summary = content_of(results / "summary.json");
+  if (!has_all_variants(summary, study)) return {};
+  return summary;
+}
+
+}  // namespace heddle
