@@ -53,7 +53,7 @@ class Reader final : public Describer {
     });
   }
   void field(Key key, std::int64_t& value, Range range, std::string_view /*help*/) override {
-    read_leaf(key, "an integer" + range_words(range),
+    read_leaf(key, std::string(key.integer) + range_words(range),
               [&](const Value& given) { return take_integer(given, range, value); });
   }
   void field(Key key, double& value, Range range, std::string_view /*help*/) override {
@@ -146,8 +146,9 @@ class Reader final : public Describer {
     for (const Alternative& kind : kinds) names.emplace_back(kind.type);
     const Key key = type < 0 ? required("type") : Key("type");
     const Value* const given = take(key, one_of_words(names));
-    const bool is_named =
-        given == nullptr ? type >= 0 : read_name(*given, child_pointer(pointer_, "type"), names, type);
+    const bool is_named = given == nullptr ? type >= 0
+                                           : read_name(*given, child_pointer(pointer_, "type"), names, type,
+                                                       known_name_words(*given, kinds));
     if (!is_named) {
       knows_its_fields_ = false;
       return;
@@ -253,16 +254,27 @@ class Reader final : public Describer {
     if (fits) value = *text;
     return fits;
   }
-  bool read_name(const Value& given, const std::string& pointer, const std::vector<std::string>& names, int& index) {
+  /// The alternative that is meant by a name in the literature; empty if there is none.
+  static std::string known_name_words(const Value& given, std::span<const Alternative> kinds) {
+    const std::string* const text = given.get_if<std::string>();
+    for (const Alternative& kind : kinds)
+      for (const KnownName& known : kind.known_names)
+        if (text != nullptr && *text == known.name)
+          return fmt::format("; that is type {} with {}", in_quotes(kind.type), known.settings);
+    return {};
+  }
+  /// `hint` follows the error of an unknown name; without it, the nearest name is suggested.
+  bool read_name(const Value& given, const std::string& pointer, const std::vector<std::string>& names, int& index,
+                 std::string hint = "") {
     const std::string* const text = given.get_if<std::string>();
     const auto place = text == nullptr ? names.end() : std::find(names.begin(), names.end(), *text);
     if (place != names.end()) {
       index = static_cast<int>(place - names.begin());
       return true;
     }
+    if (hint.empty() && text != nullptr) hint = suggestion(*text, names);
     reporter_.report(given, pointer,
-                     fmt::format("expected {}, got {}{}", one_of_words(names), value_words(given),
-                                 text == nullptr ? "" : suggestion(*text, names)));
+                     fmt::format("expected {}, got {}{}", one_of_words(names), value_words(given), hint));
     return false;
   }
   /// Sets the bit of a name that was not named before.
@@ -322,10 +334,13 @@ void ProblemReporter::report(const Value& culprit, std::string_view pointer, std
 
 void ProblemReporter::expected(const Value& culprit, std::string_view pointer, std::string_view what) const {
   const Real* const real = culprit.get_if<Real>();
-  const bool is_large = real != nullptr && std::abs(real->value) >= max_exact_integer && what.starts_with("an integer");
+  const bool is_large = real != nullptr && std::abs(real->value) >= max_exact_integer &&
+                        (what == "an integer" || what.starts_with("an integer >"));
   const std::string* const text = culprit.get_if<std::string>();
   const bool has_zero = text != nullptr && has_zero_character(*text) && what == "a string";
-  const char* const why = is_large ? " (not exact in 64 bits)" : has_zero ? " (which has a zero character)" : "";
+  const char* const why = is_large   ? " (beyond 2^53, write an integer of 64 bits in digits only)"
+                          : has_zero ? " (which has a zero character)"
+                                     : "";
   report(culprit, pointer, fmt::format("expected {}, got {}{}", what, value_words(culprit), why));
 }
 

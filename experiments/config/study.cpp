@@ -134,7 +134,7 @@ std::vector<Setting> parse_settings(std::span<const std::string> sets, Source& s
     try {
       Setting setting = parse_setting(text);
       if (setting.path[0] == "variants" || setting.path[0] == "$schema") {
-        fail<InputError>("--set {}: expected an option of the experiment, got {}", shortened(setting.dotted()),
+        fail<InputError>("--set {}: {} cannot be set on the command line", shortened(setting.dotted()),
                          in_quotes(setting.path[0]));
       }
       set_origin(setting.value, source.add_set(setting.dotted(), setting.pointer()));

@@ -196,7 +196,9 @@ void describe(Describer& d, Experiment& c) {
   describe_winograd(d, c.winograd);
   d.field("tf32", c.tf32,
           "with device cuda: products and convolutions of f32 on tensor cores, which use 10 of the 23 mantissa bits");
-  d.field("memory_budget", c.memory_budget, between(0, max_exact_integer),
+  Key memory_budget("memory_budget");
+  memory_budget.integer = "a number of bytes";
+  d.field(memory_budget, c.memory_budget, between(0, max_exact_integer),
           "number of bytes that a rank may hold; 0: no limit");
   d.field("timeout", c.timeout, Range{.minimum = 0, .maximum = 1e6, .excludes_minimum = true},
           "seconds after which a rank's wait for another one is an error");

@@ -32,13 +32,20 @@ bool is_plain_name(std::string_view name) {
   });
 }
 
+/// The text of an error in a model: the key says already that it is the model's.
+std::string without_model(std::string text) {
+  constexpr std::string_view prefix = "model: ";
+  if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  return text;
+}
+
 /// Returns what `action` returns. Its InputErrors become errors of this key.
 template <class Action>
 auto located(const std::string& pointer, const Action& action) {
   try {
     return action();
   } catch (const InputError& error) {
-    throw KeyError(pointer, error.what());
+    throw KeyError(pointer, pointer == "/model" ? without_model(error.what()) : error.what());
   }
 }
 

@@ -68,13 +68,15 @@ struct FirstNumber {
 };
 
 /// A field's name. `required("path")` has no default: leaving it out is an error. A choice also reads its former names,
-/// of which "true" and "false" are those of a flag; a list of integers may restrict its first number.
+/// of which "true" and "false" are those of a flag; a list of integers may restrict its first number. `integer` is what
+/// messages call the value of an integer field: where it has a unit, `a number of bytes`.
 struct Key {
   Key(const char* text) : name(text) {}  // NOLINT(google-explicit-constructor): reads as a plain name
   std::string_view name;
   bool is_required = false;
   std::span<const FormerName> former{};
   FirstNumber first{};
+  std::string_view integer = "an integer";
 };
 inline Key required(const char* name) {
   Key key(name);
@@ -85,11 +87,17 @@ inline Key required(const char* name) {
 class Describer {
  public:
   using Body = std::function<void(Describer&)>;
+  /// A name in the literature for an alternative with some of its settings, which is no type of its own.
+  struct KnownName {
+    std::string_view name;
+    std::string_view settings;
+  };
   /// One alternative of a tagged union: the value of "type" and the fields beside it.
   struct Alternative {
     std::string_view type;
     std::string_view help;
     Body body;
+    std::span<const KnownName> known_names{};  ///< for the error of a type that is one of them
   };
   /// A list of objects, as `list` below makes it from a vector of structs.
   struct List {

@@ -1,6 +1,7 @@
 #include "framework/scalars/margin.h"
 
 #include <algorithm>
+#include <array>
 #include <list>
 
 #include "framework/description/describe.h"
@@ -175,6 +176,13 @@ constexpr auto margins = enum_table<MarginType, AlternativeRow<MarginConfig>>({
       describe_curricularface}},
 });
 
+constexpr std::array<Describer::KnownName, 4> combined_margins{{
+    {"arcface", "m2"},
+    {"cosface", "m3"},
+    {"am_softmax", "m3"},
+    {"sphereface", "m1"},
+}};
+
 }  // namespace
 
 /// The margins of extensions. A list, because configurations point into it.
@@ -199,6 +207,7 @@ void add_margins(const std::vector<ExtensionMargin>& added) {
 
 void describe(Describer& d, MarginConfig& c) {
   std::vector<Describer::Alternative> kinds = alternatives_of(margins, c, describe_scale);
+  kinds[static_cast<std::size_t>(MarginType::combined)].known_names = combined_margins;
   const std::list<ExtensionMargin>& added = extension_margins();
   std::vector<ChosenExtensionMargin> chosen;
   chosen.reserve(added.size());

@@ -109,6 +109,7 @@ TEST_CASE("config reader: an integer past a bound by less than a double's precis
   CHECK(error_of_count("9007199254740992") == "no error");
   CHECK(error_of_count("9007199254740993") ==
         "x.json: /count: expected an integer from 0 to 9007199254740992, got 9007199254740993");
+  CHECK(error_of_count("1e18") == "x.json: /count: expected an integer from 0 to 9007199254740992, got 1e18");
 }
 
 TEST_CASE("config reader: integers may be written 1.0 or 1e3, and are never rounded") {
@@ -122,12 +123,16 @@ TEST_CASE("config reader: integers may be written 1.0 or 1e3, and are never roun
   CHECK(seed_of("-9223372036854775808") == std::numeric_limits<std::int64_t>::min());
   CHECK(error_with(R"("seed": 1.5)") == "x.json: /seed: expected an integer, got 1.5");
   CHECK(error_with(R"("seed": 9223372036854775808)") ==
-        "x.json: /seed: expected an integer, got 9223372036854775808 (not exact in 64 bits)");
+        "x.json: /seed: expected an integer, got 9223372036854775808 (beyond 2^53, write an integer of 64 bits in "
+        "digits only)");
   CHECK(error_with(R"("seed": 9007199254740993.0)") ==
-        "x.json: /seed: expected an integer, got 9007199254740993.0 (not exact in 64 bits)");
-  CHECK(error_with(R"("seed": 1e300)") == "x.json: /seed: expected an integer, got 1e300 (not exact in 64 bits)");
+        "x.json: /seed: expected an integer, got 9007199254740993.0 (beyond 2^53, write an integer of 64 bits in "
+        "digits only)");
+  CHECK(error_with(R"("seed": 1e300)") ==
+        "x.json: /seed: expected an integer, got 1e300 (beyond 2^53, write an integer of 64 bits in digits only)");
   CHECK(error_with(R"("seed": )" + std::string(80, '9')) ==
-        "x.json: /seed: expected an integer, got " + std::string(60, '9') + "... (not exact in 64 bits)");
+        "x.json: /seed: expected an integer, got " + std::string(60, '9') +
+            "... (beyond 2^53, write an integer of 64 bits in digits only)");
   CHECK(error_with(R"("seed": 1e999)") ==
         "x.json: line 1, column 58: /seed: expected a number below 1.8e308, got 1e999");
 }

@@ -211,7 +211,7 @@ TEST_CASE("config study: an error in a --set names it") {
   CHECK(error_of_set("train") == "--set train: expected a.b=value");
   CHECK(error_of_set("=3") == "--set =3: expected a.b=value");
   CHECK(error_of_set("a..b=3") == "--set a..b=3: expected names between the dots");
-  CHECK(error_of_set("variants=[]") == R"(--set variants: expected an option of the experiment, got "variants")");
+  CHECK(error_of_set("variants=[]") == R"(--set variants: "variants" cannot be set on the command line)");
   CHECK(error_of_set(R"(train={"batch": 1, "batch": 2})") ==
         "--set train: /batch: duplicate key; expected each key once in an object");
 }

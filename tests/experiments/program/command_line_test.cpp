@@ -279,6 +279,9 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
   };
   CHECK(error("train.bach=3") == "heddle: --set train.bach: unknown key; did you mean \"batch\"?\n");
   CHECK(error("train.batch=\"many\"").find("--set train.batch: expected an integer") != std::string::npos);
+  CHECK(error("head.margin.type=arcface").ends_with("got \"arcface\"; that is type \"combined\" with m2\n"));
+  CHECK(error("memory_budget=10MB") ==
+        "heddle: --set memory_budget: expected a number of bytes from 0 to 9007199254740992, got \"10MB\"\n");
   CHECK(error("model.type=resnet19").find("did you mean \"resnet18\"?") != std::string::npos);
   CHECK(error("head.classes=5") ==
         fmt::format("heddle: {}: expected at least the data's 6 people, got 5\n", "--set head.classes"));

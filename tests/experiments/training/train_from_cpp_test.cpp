@@ -81,6 +81,7 @@ TEST_CASE("a run from C++ refuses fields that contradict each other, and names t
         "tf32: expected false with device cpu: TF32 is the arithmetic of a GPU's tensor cores");
   CHECK(error_of([](Experiment& e) { e.head.classes = 9; }) ==
         "head.classes: expected at least the data's 10 people, got 9");
+  CHECK(error_of([](Experiment& e) { e.mesh.pp = 9; }).starts_with("model: expected at most "));
 }
 
 TEST_CASE(
