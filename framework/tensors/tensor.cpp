@@ -20,6 +20,9 @@ void* Storage::charged(const Allocate& allocate) {
   void* address = nullptr;
   try {
     address = allocate();
+  } catch (const OutOfMemory& error) {
+    device_.meter().release(category_, bytes_);
+    fail<OutOfMemory>("rank {}: {}", device_.rank(), error.what());
   } catch (...) {
     device_.meter().release(category_, bytes_);
     throw;

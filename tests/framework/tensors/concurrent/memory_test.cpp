@@ -45,10 +45,11 @@ TEST_CASE("A storage changes its category with its bytes") {
   CHECK(device.meter().live()[Category::activations] == 0);
 }
 
-TEST_CASE("Memory that the system does not have is not part of the peak") {
+TEST_CASE("Memory that the system does not have is not part of the peak, and the error names the rank") {
   Device device = make_device();
   const Tensor held = Tensor::zeros(device, {256}, DType::f32);
-  CHECK_THROWS_AS((void)Tensor::empty(device, {std::int64_t{1} << 52}, DType::u8), OutOfMemory);
+  CHECK_THROWS_WITH_AS((void)Tensor::empty(device, {std::int64_t{1} << 52}, DType::u8),
+                       doctest::Contains("rank 0: cpu: the system has no memory for 4096 TiB more"), OutOfMemory);
   CHECK(device.meter().peak().total() == 1024);
   CHECK(device.meter().live().total() == 1024);
 }
