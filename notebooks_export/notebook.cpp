@@ -24,6 +24,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* packages = "jupyter-nbconvert python3-ipykernel python3-pandas python3-matplotlib";
+constexpr const char* draft_name = "notebook_draft.ipynb";  // until it is executed
 constexpr std::uint64_t max_summary = std::uint64_t{1} << 30;
 constexpr std::uint64_t max_page = std::uint64_t{1} << 30;
 
@@ -62,6 +63,9 @@ struct Summary {
 };
 
 Summary read_summary(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found)
+    fail<InputError>("{}: does not exist: expected the results folder of a run that has ended", path.string());
   const auto json = parse_untrusted_json<OrderedJson>(read_file(path, max_summary));
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("variants"))
     fail<InputError>("{}: is not the summary of a run", path.string());
@@ -112,9 +116,9 @@ void convert(const std::filesystem::path& folder, const std::vector<std::string>
   const auto finished = run_program("jupyter-nbconvert", arguments, folder);
   if (!finished)
     fail<InputError>(
-        "{}: written, but not executed: there is no jupyter-nbconvert. On Debian: apt-get install "
-        "--no-install-recommends {}",
-        (folder / "notebook.ipynb").string(), packages);
+        "{}: {}: there is no jupyter-nbconvert. On Debian: apt-get install --no-install-recommends {}",
+        (folder / "notebook.ipynb").string(),
+        std::filesystem::exists(folder / "notebook.ipynb") ? "left as it was" : "written, but not executed", packages);
   if (finished->exit_code == 0) return;
   const std::string& output = finished->output;
   const auto says = [&](const char* words) { return output.find(words) != std::string::npos; };
@@ -126,6 +130,21 @@ void convert(const std::filesystem::path& folder, const std::vector<std::string>
   check_for_damage(folder, output);
   fail("{}: jupyter-nbconvert ended with code {}:\n{}", (folder / "notebook.ipynb").string(), finished->exit_code,
        last_lines(output));
+}
+
+void replace(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  std::filesystem::rename(from, to, error);
+  if (error) fail_to_write(to, error);
+}
+
+/// What is left of a notebook that was not executed: an earlier one stays; without one, it is better than none.
+void discard(const std::filesystem::path& draft, const std::filesystem::path& notebook) {
+  std::error_code ignored;
+  if (std::filesystem::exists(notebook, ignored))
+    std::filesystem::remove(draft, ignored);
+  else
+    std::filesystem::rename(draft, notebook, ignored);
 }
 
 }  // namespace
@@ -145,16 +164,22 @@ std::string notebook_json(const std::string& title, const StudyFigures& figures)
 NotebookFiles write_notebook(const std::filesystem::path& results) {
   const NotebookFiles files{.notebook = results / "notebook.ipynb", .html = results / "notebook.html"};
   const Summary summary = read_summary(results / "summary.json");
-  write_file_atomically(files.notebook, notebook_json(summary.name, summary.figures));
-  // Run in the folder itself: no argument is a path that the user chose.
-  convert(results, {"--to", "notebook", "--execute", "--inplace", "notebook.ipynb"});
-  // Jupyter's own page has one scheme of colours, and loads libraries from the network: ours takes only its body.
+  const std::filesystem::path draft = results / draft_name;
+  write_file_atomically(draft, notebook_json(summary.name, summary.figures));
   const std::filesystem::path body = results / "notebook.body.html";
-  convert(results,
-          {"--to", "html", "--template", "basic", "--no-input", "--output", "notebook.body", "notebook.ipynb"});
+  try {
+    // Run in the folder itself: no argument is a path that the user chose.
+    convert(results, {"--to", "notebook", "--execute", "--inplace", draft_name});
+    // Jupyter's own page has one scheme of colours, and loads libraries from the network: ours takes only its body.
+    convert(results, {"--to", "html", "--template", "basic", "--no-input", "--output", "notebook.body", draft_name});
+  } catch (...) {
+    discard(draft, files.notebook);
+    throw;
+  }
   const std::string text = read_file(body, max_page);
   std::error_code ignored;
   std::filesystem::remove(body, ignored);
+  replace(draft, files.notebook);
   write_file_atomically(files.html,
                         html_page(summary.name, embedded_file("pages/page.css"), text,
                                   {embedded_file("pages/timeline.js"), embedded_file("pages/notebook.js")}));

@@ -20,8 +20,9 @@ struct NotebookFiles {
 
 /// Writes notebook.ipynb into a results folder, executes it with Jupyter and renders notebook.html beside it, one file
 /// that needs no other. Its figures are also in figures/, as SVG and PNG.
-/// InputError if the folder has no summary.json or a file in it is damaged. If Jupyter is missing, the InputError names
-/// the packages, and notebook.ipynb has been written but not executed.
+/// InputError if the folder has no summary.json or a file in it is damaged, or if Jupyter is missing: then it names the
+/// packages. After an error an earlier notebook.ipynb and notebook.html are as they were; where there is none,
+/// notebook.ipynb has been written but not executed.
 NotebookFiles write_notebook(const std::filesystem::path& results);
 
 }  // namespace heddle

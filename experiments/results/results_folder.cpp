@@ -58,7 +58,7 @@ void remove_figures(const fs::path& folder) {
 void remove_earlier_run(const fs::path& path) {
   std::error_code ignored;
   for (const char* const file : {"summary.json", "metrics.jsonl", "memory.csv", "trace.json", "schedule.csv", "roc.csv",
-                                 "notebook.ipynb", "notebook.html"})
+                                 "notebook.ipynb", "notebook_draft.ipynb", "notebook.html"})
     fs::remove(path / file, ignored);
   remove_from_each(path / "tensorboard", event_file_name);
   remove_from_each(path / "variants", "schedule.csv");

@@ -88,6 +88,7 @@ TEST_CASE(
   const OnlyPath path(scratch / "nothing");
   const auto written = [&](const char* summary) {
     write_file_atomically(scratch / "summary.json", summary);
+    fs::remove(scratch / "notebook.ipynb");
     CHECK_THROWS(write_notebook(scratch / "."));  // without Jupyter
     return read_file(scratch / "notebook.ipynb", 1 << 20);
   };
@@ -183,8 +184,29 @@ TEST_CASE("the notebook is executed in its folder and rendered, by names that th
   CHECK(page.find("drawTimeline") != std::string::npos);
   CHECK_FALSE(fs::exists(results / "notebook.body.html"));
   CHECK(read_file(results / "arguments", 1000) ==
-        "--to|notebook|--execute|--inplace|notebook.ipynb|"
-        "--to|html|--template|basic|--no-input|--output|notebook.body|notebook.ipynb|");
+        "--to|notebook|--execute|--inplace|notebook_draft.ipynb|"
+        "--to|html|--template|basic|--no-input|--output|notebook.body|notebook_draft.ipynb|");
+  CHECK(read_file(files.notebook, 1 << 20) == notebook_json("a <study>", {}));
+  CHECK_FALSE(fs::exists(results / "notebook_draft.ipynb"));
+}
+
+TEST_CASE("a notebook that is not executed leaves an earlier one and its page as they were") {
+  const Scratch scratch;
+  write_file_atomically(scratch / "summary.json", R"({"name": "study", "variants": []})");
+  write_file_atomically(scratch / "notebook.ipynb", "earlier");
+  write_file_atomically(scratch / "notebook.html", "earlier page");
+  const OnlyPath path(scratch / ".");
+  const auto check_kept = [&](const std::string& error) {
+    CHECK(message_of([&] { write_notebook(scratch / "."); }) == (scratch / "./notebook.ipynb").string() + error);
+    CHECK(read_file(scratch / "notebook.ipynb", 100) == "earlier");
+    CHECK(read_file(scratch / "notebook.html", 100) == "earlier page");
+    CHECK_FALSE(fs::exists(scratch / "notebook_draft.ipynb"));
+  };
+  check_kept(std::string(": left as it was: there is no jupyter-nbconvert. On Debian: apt-get install "
+                         "--no-install-recommends ") +
+             packages);
+  write_program(scratch / "jupyter-nbconvert", "echo no kernel\nexit 1\n");
+  check_kept(": jupyter-nbconvert ended with code 1:\nno kernel");
 }
 
 TEST_CASE("a page forbids the browser to load anything, has both schemes of colours, and shows its title as text") {
@@ -204,7 +226,7 @@ TEST_CASE("a folder without a run's summary is an error that names the file") {
   const Scratch scratch;
   const std::string summary = (scratch / "./summary.json").string();
   CHECK(message_of<InputError>([&] { write_notebook(scratch / "."); }) ==
-        summary + ": cannot be read: No such file or directory");
+        summary + ": does not exist: expected the results folder of a run that has ended");
   const std::string deep = R"({"name": "x", "variants": [{"stages": )" + deep_json() + "}]}";
   for (const std::string_view text : {"", "[]", "{\"name\": 3, \"variants\": []}", "{\"name\": \"x\"}", deep.c_str()}) {
     write_file_atomically(summary, text);
