@@ -53,7 +53,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle eval results/faces"]=$faces
   ["./heddle eval results/faces --set 'evaluation.sets=[{\"name\": \"dev_test\", \"type\": \"bin\", \"path\": \"dev_test.bin\"}]'"]=$faces
   ["./heddle embed results/orl_faces PATH/TO/IMAGES --out embeddings.npy"]=$results
-  ["./heddle compare results/quickstart results/orl_faces --html compared.html"]=$results
+  ["./heddle compare results/quickstart results/orl_faces --html results/compared.html"]=$results
   ["./heddle embed results/orl_faces PATH/TO/GALLERY --out gallery.npy"]=$results
   ["./heddle search results/orl_faces PATH/TO/GALLERY PATH/TO/PROBES"]=$results
   ["./heddle search results/orl_faces PATH/TO/GALLERY PATH/TO/PROBES --flip"]=$results
