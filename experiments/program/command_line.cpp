@@ -107,7 +107,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
         return job.get();
       }};
   add_commands(app, call);
-  // CLI11 would report that a command is missing.
+  // CLI11's own error of a missing or unknown command names no command.
   check_command_names(app, command_words(argc, argv));
   try {
     app.parse(argc, argv);

@@ -72,8 +72,8 @@ void check_command_names(const CLI::App& app, std::span<const std::string_view> 
     for (const CLI::App* command : parent->get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(command->get_name());
     if (i == words.size()) {
-      if (i > 0) fail<InputError>("expected {} after {}", one_of_words(names), in_quotes(words[i - 1]));
-      return;
+      if (i == 0) fail<InputError>("expected a command: see heddle --help");
+      fail<InputError>("expected {} after {}", one_of_words(names), in_quotes(words[i - 1]));
     }
     const std::string word(words[i]);
     if (std::find(names.begin(), names.end(), word) == names.end())

@@ -61,6 +61,8 @@ CLI::Option& add_experiment_option(CLI::App& app, std::filesystem::path& file);
 CLI::Option& add_placements_option(CLI::App& app, bool& automatic);
 /// A check that refuses an empty argument, such as a variable of the shell that is not set.
 std::function<std::string(const std::string&)> not_empty(std::string expected);
+/// A check that refuses what is there already and is not a folder.
+std::string not_a_file(const std::string& text);
 /// Lets an option take integers from `min` to `max` only, and says so in the help. Returns the option.
 CLI::Option* take_integers(CLI::Option* option, std::int64_t min, std::int64_t max);
 /// `--out DIR`; `expected` says what it names, for the error of an empty name.

@@ -1,3 +1,4 @@
+#include <system_error>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -41,6 +42,13 @@ std::function<std::string(const std::string&)> not_empty(std::string expected) {
   return [expected = std::move(expected)](const std::string& text) {
     return text.empty() ? fmt::format("expected {}, got \"\"", expected) : "";
   };
+}
+
+std::string not_a_file(const std::string& text) {
+  std::error_code unknown;
+  return std::filesystem::exists(text, unknown) && !std::filesystem::is_directory(text, unknown)
+             ? fmt::format("expected a folder, got the file {}", text)
+             : "";
 }
 
 CLI::Option* take_integers(CLI::Option* option, std::int64_t min, std::int64_t max) {

@@ -65,7 +65,7 @@ void add_eval(CLI::App& app, CommandCall& call) {
       .description("override one key of the checkpoint's experiment, as in evaluation.sets='[...]' or mesh.dp=2");
   add_raw_weights_option(app, command->raw_weights);
   app.add_flag("--json", command->json, "print the results as JSON instead of the table");
-  add_out_option(app, command->out, "also write evaluation.json and roc.csv into a folder");
+  add_out_option(app, command->out, "also write evaluation.json and roc.csv into a folder").check(not_a_file);
   app.callback([&call, command] { eval_command(*command, call.console, call.join()); });
 }
 

@@ -296,7 +296,7 @@ void add_run(CLI::App& app, CommandCall& call) {
   add_experiment_option(app, command->file);
   add_set_option(app, command->sets);
   app.add_flag("--json", command->json, "print the summary as JSON instead of the table");
-  add_out_option(app, command->out, "results folder (default: results/NAME)");
+  add_out_option(app, command->out, "results folder (default: results/NAME)").check(not_a_file);
   CLI::Option* const resume =
       app.add_flag(fmt::format("--resume{{{}}}", resume_always), command->resume,
                    "resume from the newest checkpoint in the results folder, on any number of ranks; --resume=auto "

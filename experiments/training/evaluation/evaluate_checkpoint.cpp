@@ -10,7 +10,7 @@ namespace heddle {
 
 std::vector<EvaluatedSet> evaluate_checkpoint(const Experiment& saved, const FoundCheckpoint& checkpoint, Job* job) {
   if (!saved.evaluate || saved.evaluation.sets.empty())
-    fail<InputError>("evaluation.sets: expected a set to evaluate the checkpoint on");
+    fail<InputError>("evaluation.sets: expected a set to evaluate the checkpoint on (--set 'evaluation.sets=[...]')");
   std::optional<CheckpointModel> model;
   std::vector<EvaluationSet> sets;
   together(job, [&] {

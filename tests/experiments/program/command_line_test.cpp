@@ -313,7 +313,7 @@ TEST_CASE("errors of an experiment name the file, the place and the expected val
 
 TEST_CASE("wrong calls print the error and exit with 2") {
   CHECK(call({"run", "any.json", "--out", ""}).err == "heddle: --out: expected a folder, got \"\"\n");
-  CHECK(call({}).code == 2);
+  CHECK(call({}).err == "heddle: expected a command: see heddle --help\n");
   CHECK(call({"fly"}).code == 2);
   CHECK(call({"run"}).code == 2);
   const Called missing = call({"run", "no/such.json"});
@@ -331,6 +331,7 @@ TEST_CASE("wrong calls print the error and exit with 2") {
   CHECK(call({"data", "foo"}).err == "heddle: no command \"data foo\": expected \"pack\", \"show\" or \"check\"\n");
   CHECK(call({"data", "--help"}).code == 0);
   CHECK(call({"help", "train.optimiser"}).code == 2);
+  CHECK(call({"help", "run"}).err == "heddle: help run: no such option; see heddle run --help\n");
 }
 
 TEST_CASE("a standard output that cannot be written is an error with the exit code of a full disk") {

@@ -66,6 +66,7 @@ TEST_CASE("runs and their variants are compared by their figures and by the keys
     {"pointer": "/train/optimizer/lr", "values": [0.05, 0.1, 0.1]}])"));
 
   const std::string text = call({"compare", a, b}).out;
+  CHECK(text.find("; sent: by all ranks in all steps since the last start\n") != std::string::npos);
   CHECK(text.find("\nhow the experiments differ\n/model/hidden\n  [12]     " + a) != std::string::npos);
   CHECK(text.find("\n/train/optimizer/lr\n  0.05  " + a + "\n  0.1   " + b + ": short") != std::string::npos);
   CHECK(call({"compare", a, a}).out.ends_with("\nthe experiments are equal\n"));
@@ -130,7 +131,7 @@ TEST_CASE("damaged results are named with the file and the reason, and no page i
   write_file_atomically(file, R"({"variants": [{"name": )" + deep_json() + "}]}");
   CHECK(error() == "heddle: " + file + ": is not JSON, or has more than 64 levels of nesting\n");
   fs::remove(file);
-  CHECK(error() == "heddle: " + file + ": cannot be read: No such file or directory\n");
+  CHECK(error() == "heddle: " + file + ": does not exist: expected the results folder of a run that has ended\n");
   write_file_atomically(file, text);
   write_file_atomically(a + "/experiment.json", "{\"name\": 3}");
   CHECK(error().starts_with("heddle: " + a + "/experiment.json"));

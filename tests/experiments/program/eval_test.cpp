@@ -156,7 +156,10 @@ TEST_CASE("eval names what is missing: a checkpoint, a set, the data of a drawn 
         fmt::format("heddle: {}: there is no checkpoint in it", (folder / "faces").string()));
   CHECK(error({out}) == fmt::format("heddle: {0}: expected one of {0}/checkpoint/a, {0}/checkpoint/b", out));
   const std::string checkpoint = out + "/checkpoint/a";
-  CHECK(error({checkpoint}).ends_with("heddle: evaluation.sets: expected a set to evaluate the checkpoint on"));
+  CHECK(error({checkpoint})
+            .ends_with("heddle: evaluation.sets: expected a set to evaluate the checkpoint on (--set "
+                       "'evaluation.sets=[...]')"));
+  CHECK(error({checkpoint, "--out", "/dev/full"}) == "heddle: --out: expected a folder, got the file /dev/full");
   fs::remove_all(folder / "train");
   CHECK(
       error({checkpoint, "--set", R"(evaluation.sets=[{"name": "a", "type": "drawn"}])"})

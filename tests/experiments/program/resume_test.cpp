@@ -142,6 +142,12 @@ TEST_CASE("a checkpoint folder that cannot be read is not taken for an empty one
   }
 }
 
+TEST_CASE("a run into a file in place of a folder is refused at once") {
+  for (const char* const option : {"--resume", "--json"})
+    CHECK(call({"run", "any.json", "--out", "/dev/full", option}).err ==
+          "heddle: --out: expected a folder, got the file /dev/full\n");
+}
+
 TEST_CASE("a run that replaces an earlier one leaves none of its checkpoints to resume") {
   Files files;
   const std::string file = files.write(small_study());

@@ -161,6 +161,9 @@ std::optional<double> ComparedRun::peak_total() const {
 
 std::vector<ComparedRun> read_runs(const fs::path& folder) {
   const fs::path file = folder / "summary.json";
+  std::error_code unknown;
+  if (fs::status(file, unknown).type() == fs::file_type::not_found)
+    fail<InputError>("{}: does not exist: expected the results folder of a run that has ended", file.string());
   const auto summary = parse_untrusted_json<OrderedJson>(read_file(file, max_summary_bytes));
   if (summary.is_discarded())
     fail<InputError>("{}: is not JSON, or has more than {} levels of nesting", file.string(), max_json_levels);

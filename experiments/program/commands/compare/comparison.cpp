@@ -106,7 +106,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> values_of(const Co
 
 std::string comparison_text(const Comparison& comparison) {
   std::string text = grid_text(figures_table(comparison.runs));
-  text += "memory: the peak of the fullest rank; sent: by all ranks in all steps\n";
+  text += "memory: the peak of the fullest rank; sent: by all ranks in all steps since the last start\n";
   for (const ComparedRun& run : comparison.runs)
     if (run.status != "ok") text += fmt::format("{}: {}\n", printable(run.name), printable(run.status));
   if (std::any_of(comparison.runs.begin(), comparison.runs.end(),

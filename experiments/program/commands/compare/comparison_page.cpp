@@ -82,7 +82,7 @@ std::string comparison_page(const Comparison& comparison) {
   const std::string style =
       fmt::format("{}{}{}", embedded_file("pages/report.css"), chart_style, embedded_file("pages/compare.css"));
   std::string html = "<h1>Runs compared</h1>\n" + html_table(figures_table(comparison.runs));
-  html += "<p>memory: the peak of the fullest rank; sent: by all ranks in all steps</p>\n";
+  html += "<p>memory: the peak of the fullest rank; sent: by all ranks in all steps since the last start</p>\n";
   if (const TextTable table = accuracies_table(comparison.runs); !table.empty())
     html += "<h2>Accuracy (%)</h2>\n" + html_table(table);
   html += losses_figure(comparison.runs) + memory_figure(comparison.runs) + differences_html(comparison);
