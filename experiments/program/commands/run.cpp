@@ -173,9 +173,9 @@ PreparedStudy prepare_study(const RunCommand& command, Job* job, std::optional<R
     for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
     if (job != nullptr && job->rank() > 0) return;
     const std::filesystem::path path = results_path(command, study);
-    check_existing_results(path, study, use_of_existing(command));
     const std::string experiment_json = effective_json(study);
-    open_results(command, path, experiment_json, folder);
+    open_results(command, path, experiment_json, folder);  // first, because a run under way has checkpoints, too
+    check_existing_results(path, study, use_of_existing(command));
     if (command.resumes() && command.head() == SavedHead::kept)
       finished = finished_summary(path, study, experiment_json);
   });
