@@ -79,6 +79,19 @@ std::string add_grown_heads(Trainer& trainer, const CheckpointFiles& files, std:
   return note;
 }
 
+/// Returns what `action` returns. Its InputErrors of a checkpoint that is incomplete or damaged then say how to resume
+/// from the one before it, if there is one.
+template <class Action>
+auto naming_the_one_before(const std::filesystem::path& folder, std::int64_t steps_done, const Action& action) {
+  try {
+    return action();
+  } catch (const InputError& error) {
+    const std::optional<std::int64_t> before = latest_in(folder, steps_done);
+    if (!before) throw;
+    fail<InputError>("{}; to resume from {}, remove {}", error.what(), step_name(*before), step_name(steps_done));
+  }
+}
+
 /// A collective call.
 void load_verified(const CheckpointFiles& files, const std::vector<StateTensor>& wanted, Rank& rank) {
   // Each file is verified by one rank. No rank reads before all are known to be sound: it would find a wrong reason.
@@ -158,7 +171,8 @@ void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
 }
 
 std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, SavedHead head) const {
-  const CheckpointFiles files(step_folder(steps_done));
+  const CheckpointFiles files =
+      naming_the_one_before(path_, steps_done, [&] { return CheckpointFiles(step_folder(steps_done)); });
   const std::string kept_shards = head == SavedHead::fresh ? "" : keep_sample_shards(trainer, files.identity());
   const DataIdentity data = data_identity_of(files.identity());
   const SafetensorsMetadata here = identity_of(trainer, steps_done, identity_, data);
@@ -183,7 +197,7 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   trainer.set_head_first_step(head == SavedHead::fresh
                                   ? trainer.parameters().optimizer_steps(steps_done)
                                   : saved_count(files.identity(), checkpoint_keys::head_begun, steps_done).value_or(0));
-  load_verified(files, wanted, trainer.rank());
+  naming_the_one_before(path_, steps_done, [&] { load_verified(files, wanted, trainer.rank()); });
   if (head == SavedHead::fresh) return {};
   std::vector<std::string> notes = comparison.differences(trainer.experiment(), head);
   if (compares_images && !comparison.has_same_image_sizes())

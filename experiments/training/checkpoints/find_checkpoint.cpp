@@ -45,10 +45,11 @@ std::string step_name(std::int64_t steps) {
   return fmt::format("step-{:06}", steps);
 }
 
-std::optional<std::int64_t> latest_in(const fs::path& path) {
+std::optional<std::int64_t> latest_in(const fs::path& path, std::optional<std::int64_t> before) {
   std::optional<std::int64_t> newest;
   for (const fs::path& entry : entries_of(path))
-    if (const auto steps = steps_in_name(entry.filename().string()); steps && *steps > newest.value_or(-1))
+    if (const auto steps = steps_in_name(entry.filename().string());
+        steps && *steps > newest.value_or(-1) && (!before || *steps < *before))
       newest = steps;
   return newest;
 }

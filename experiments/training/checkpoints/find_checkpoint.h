@@ -11,8 +11,9 @@ namespace heddle {
 
 /// The steps that a checkpoint's folder names: 20 of `step-000020`; nothing for another name.
 std::optional<std::int64_t> steps_in_name(const std::string& folder);
-/// The steps of the newest checkpoint in a folder; nothing if there is none. InputError if the folder cannot be read.
-std::optional<std::int64_t> latest_in(const std::filesystem::path& path);
+/// The steps of the newest checkpoint in a folder, of those after less than `before` steps if that is given; nothing if
+/// there is none. InputError if the folder cannot be read.
+std::optional<std::int64_t> latest_in(const std::filesystem::path& path, std::optional<std::int64_t> before = {});
 
 /// `step-000020`.
 std::string step_name(std::int64_t steps);

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/results/results_folder.h"
 #include "framework/files/atomic_file.h"
 #include "tests/support/compare/close_to.h"
 #include "tests/support/files/experiment_files.h"
@@ -146,6 +147,16 @@ TEST_CASE("a run into a file in place of a folder is refused at once") {
   for (const char* const option : {"--resume", "--json"})
     CHECK(call({"run", "any.json", "--out", "/dev/full", option}).err ==
           "heddle: --out: expected a folder, got the file /dev/full\n");
+}
+
+TEST_CASE("a run into the folder of a run under way is told so, although there are checkpoints") {
+  Files files;
+  const std::vector<std::string> run{"run", files.write(small_study()), "--out", files.path("out")};
+  REQUIRE(call(run).code == 0);
+  const ResultsFolder under_way(files.path("out"), "{}", true);
+  const Called second = call(run);
+  CHECK(second.code == 2);
+  CHECK(second.err.find("another run is writing its results there") != std::string::npos);
 }
 
 TEST_CASE("a run that replaces an earlier one leaves none of its checkpoints to resume") {
@@ -290,6 +301,11 @@ TEST_CASE("damage to the first file of a checkpoint is not blamed on the second"
   CHECK(without.code == 2);
   CHECK(without.err.ends_with("heddle: " + folder +
                               "rank-0.crc32c: is damaged: expected a checksum of 8 hexadecimal digits, got \"\"\n"));
+  // With one before it, the error says how to resume from that.
+  std::filesystem::create_directory(files.path("out") + "/checkpoint/small/step-000004");
+  CHECK(call(resume).err.ends_with("got \"\"; to resume from step-000004, remove step-000006\n"));
+  std::filesystem::remove(folder + "rank-0.safetensors");
+  CHECK(call(resume).err.ends_with("No such file or directory; to resume from step-000004, remove step-000006\n"));
 }
 
 }  // namespace
