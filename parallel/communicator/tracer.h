@@ -42,15 +42,18 @@ class Tracer : public Hook {
   void set_recording(bool recording) { recording_ = recording; }
   std::vector<Span> take_spans() { return std::move(spans_); }
 
-  /// A span of computing, which lasts as long as the object.
+  /// A span of computing, which lasts as long as the object; recorded or not, a profiler of the device shows it.
   class Computing {
    public:
     Computing(Tracer& tracer, std::string name)
         : tracer_(tracer),
           name_(std::move(name)),
           begin_(tracer.settled_now()),
-          computed_before_(tracer.clock_.busy_seconds()) {}
+          computed_before_(tracer.clock_.busy_seconds()) {
+      tracer.device_.backend().begin_range(name_);
+    }
     ~Computing() {
+      tracer_.device_.backend().end_range();
       const double end = tracer_.settled_now();
       tracer_.record({.name = std::move(name_),
                       .begin_seconds = begin_,

@@ -11,7 +11,7 @@
 
 #include "experiments/config/json_identity.h"
 #include "experiments/program/commands/command.h"
-#include "experiments/program/existing_results.h"
+#include "experiments/program/commands/run/existing_results.h"
 #include "experiments/program/interruption_signals.h"
 #include "experiments/program/job/elastic.h"
 #include "experiments/program/job/study_in_job.h"

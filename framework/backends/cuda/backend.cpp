@@ -3,6 +3,7 @@
 
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include "framework/backends/cuda/context.h"
 #include "framework/backends/gpu.h"
@@ -62,6 +63,9 @@ class CudaBackend final : public Backend {
   void synchronize() override { context_.synchronize(); }
   void settle() noexcept override { (void)cudaStreamSynchronize(context_.stream()); }
   void enter_thread() override { context_.enter(); }
+
+  void begin_range(const std::string& name) override { (void)nvtxRangePushA(name.c_str()); }
+  void end_range() override { (void)nvtxRangePop(); }
 
   PlannedWork work() const override { return {}; }
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}

@@ -104,6 +104,9 @@ struct CallsOnHost {
   /// Copies and fills of memory, and their bytes.
   std::int64_t copies = 0;
   std::int64_t copied_bytes = 0;
+  /// Ranges of NVTX.
+  std::int64_t ranges_begun = 0;
+  std::int64_t ranges_ended = 0;
 };
 CallsOnHost operator-(const CallsOnHost& a, const CallsOnHost& b);
 /// The calls of one of `parts` equal parts.

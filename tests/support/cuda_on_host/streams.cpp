@@ -78,8 +78,9 @@ Calls& calls() {
   return so_far;
 }
 constexpr std::int64_t CallsOnHost::*kinds[] = {
-    &CallsOnHost::device_wide,  &CallsOnHost::waits,  &CallsOnHost::kernels,     &CallsOnHost::products,
-    &CallsOnHost::convolutions, &CallsOnHost::copies, &CallsOnHost::copied_bytes};
+    &CallsOnHost::device_wide,  &CallsOnHost::waits,        &CallsOnHost::kernels,
+    &CallsOnHost::products,     &CallsOnHost::convolutions, &CallsOnHost::copies,
+    &CallsOnHost::copied_bytes, &CallsOnHost::ranges_begun, &CallsOnHost::ranges_ended};
 static_assert(sizeof kinds / sizeof kinds[0] * sizeof(std::int64_t) == sizeof(CallsOnHost));
 
 }  // namespace

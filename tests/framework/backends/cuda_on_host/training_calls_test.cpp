@@ -70,6 +70,14 @@ TEST_CASE("a training step waits for nothing device-wide, and its hosts only for
   }
 }
 
+TEST_CASE("a profiler sees each action of a step as a range") {
+  const CallsOnHost calls = calls_of_step({R"(mesh={"pp":2})", "pipeline.schedule=gpipe", "train.micro_batches=4"});
+  // On each rank four F, H and B, the head's weights and the optimizer; on the first one each F also loads images, for
+  // which it waits.
+  CHECK(calls.ranges_begun == 2 * (3 * 4 + 1 + 1) + 2 * 4);
+  CHECK(calls.ranges_ended == calls.ranges_begun);
+}
+
 std::string to_text(const CallsOnHost& calls) {
   return fmt::format("{} kernels, {} products, {} convolutions, {} copies of {} bytes", calls.kernels, calls.products,
                      calls.convolutions, calls.copies, calls.copied_bytes);

@@ -1,4 +1,4 @@
-#include "experiments/program/existing_results.h"
+#include "experiments/program/commands/run/existing_results.h"
 
 #include <algorithm>
 #include <cstdint>
