@@ -55,7 +55,6 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle embed results/orl_faces PATH/TO/IMAGES --out embeddings.npy"]=$results
   ["./heddle compare results/quickstart results/orl_faces --html results/compared.html"]=$results
   ["./heddle embed results/orl_faces PATH/TO/GALLERY --out gallery.npy"]=$results
-  ["./heddle search results/orl_faces PATH/TO/GALLERY PATH/TO/PROBES"]=$results
   ["./heddle search results/orl_faces PATH/TO/GALLERY PATH/TO/PROBES --flip"]=$results
   ["./heddle search results/orl_faces gallery.npy PATH/TO/PROBES --index index.npy"]=$results
   ["./heddle export results/orl_faces --format onnx --out model.onnx"]=$results
