@@ -113,23 +113,24 @@ void check_for_damage(const std::filesystem::path& folder, const std::string& ou
 }
 
 void convert(const std::filesystem::path& folder, const std::vector<std::string>& arguments) {
+  const std::filesystem::path notebook = folder / "notebook.ipynb";
+  std::error_code ignored;
+  const char* const outcome =
+      std::filesystem::exists(notebook, ignored) ? "left as it was" : "written, but not executed";
   const auto finished = run_program("jupyter-nbconvert", arguments, folder);
   if (!finished)
-    fail<InputError>(
-        "{}: {}: there is no jupyter-nbconvert. On Debian: apt-get install --no-install-recommends {}",
-        (folder / "notebook.ipynb").string(),
-        std::filesystem::exists(folder / "notebook.ipynb") ? "left as it was" : "written, but not executed", packages);
+    fail<InputError>("{}: {}: there is no jupyter-nbconvert. On Debian: apt-get install --no-install-recommends {}",
+                     notebook.string(), outcome, packages);
   if (finished->exit_code == 0) return;
   const std::string& output = finished->output;
   const auto says = [&](const char* words) { return output.find(words) != std::string::npos; };
   if (says("No module named") || says("NoSuchKernel") || says("No such kernel"))
     fail<InputError>(
-        "{}: not executed: parts of Jupyter or of what the notebook uses are missing. On Debian: apt-get install "
+        "{}: {}: parts of Jupyter or of what the notebook uses are missing. On Debian: apt-get install "
         "--no-install-recommends {}\n{}",
-        (folder / "notebook.ipynb").string(), packages, last_lines(output));
+        notebook.string(), outcome, packages, last_lines(output));
   check_for_damage(folder, output);
-  fail("{}: jupyter-nbconvert ended with code {}:\n{}", (folder / "notebook.ipynb").string(), finished->exit_code,
-       last_lines(output));
+  fail("{}: jupyter-nbconvert ended with code {}:\n{}", notebook.string(), finished->exit_code, last_lines(output));
 }
 
 void replace(const std::filesystem::path& from, const std::filesystem::path& to) {
@@ -172,17 +173,17 @@ NotebookFiles write_notebook(const std::filesystem::path& results) {
     convert(results, {"--to", "notebook", "--execute", "--inplace", draft_name});
     // Jupyter's own page has one scheme of colours, and loads libraries from the network: ours takes only its body.
     convert(results, {"--to", "html", "--template", "basic", "--no-input", "--output", "notebook.body", draft_name});
+    const std::string text = read_file(body, max_page);
+    std::error_code ignored;
+    std::filesystem::remove(body, ignored);
+    write_file_atomically(files.html,
+                          html_page(summary.name, embedded_file("pages/page.css"), text,
+                                    {embedded_file("pages/timeline.js"), embedded_file("pages/notebook.js")}));
   } catch (...) {
     discard(draft, files.notebook);
     throw;
   }
-  const std::string text = read_file(body, max_page);
-  std::error_code ignored;
-  std::filesystem::remove(body, ignored);
   replace(draft, files.notebook);
-  write_file_atomically(files.html,
-                        html_page(summary.name, embedded_file("pages/page.css"), text,
-                                  {embedded_file("pages/timeline.js"), embedded_file("pages/notebook.js")}));
   return files;
 }
 

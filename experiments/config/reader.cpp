@@ -338,7 +338,9 @@ void ProblemReporter::expected(const Value& culprit, std::string_view pointer, s
                         (what == "an integer" || what.starts_with("an integer >"));
   const std::string* const text = culprit.get_if<std::string>();
   const bool has_zero = text != nullptr && has_zero_character(*text) && what == "a string";
-  const char* const why = is_large   ? " (beyond 2^53, write an integer of 64 bits in digits only)"
+  constexpr double too_large = 9223372036854775808.0;  // 2^63
+  const char* const why = is_large && std::abs(real->value) >= too_large ? " (which does not fit into 64 bits)"
+                          : is_large ? " (beyond 2^53, integers must be written in digits only)"
                           : has_zero ? " (which has a zero character)"
                                      : "";
   report(culprit, pointer, fmt::format("expected {}, got {}{}", what, value_words(culprit), why));

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -63,7 +64,6 @@ void remove_earlier_run(const fs::path& path) {
   remove_from_each(path / "tensorboard", event_file_name);
   remove_from_each(path / "variants", "schedule.csv");
   remove_figures(path / "figures");
-  remove_checkpoints_of_results(path);
 }
 
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
@@ -240,7 +240,7 @@ void ResultsFolder::begin() {
   if (has_begun_) return;
   has_begun_ = true;
   if (!resume_) remove_earlier_run(path_);
-  if (resume_ && forgets_summary_) fs::remove(path_ / "summary.json");
+  if (resume_) fs::remove(path_ / "summary.json");  // it may be of fewer steps than there will be checkpoints for
   write_file_atomically(path_ / "experiment.json", experiment_json_);
 }
 
@@ -255,6 +255,7 @@ void ResultsFolder::check_that_it_is_there() const {
 EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch) {
   check_that_it_is_there();
   begin();
+  if (std::exchange(replaces_checkpoints_, false)) remove_checkpoints_of_results(path_);
   variant_ = name;
   batch_ = batch;
   const fs::path metrics = path_ / "metrics.jsonl";
@@ -300,13 +301,13 @@ void ResultsFolder::write(const RunResult& run) {
   check_that_it_is_there();
   begin();
   flush();
-  write_file_atomically(path_ / "summary.json", summary_json(run));
   write_file_atomically(path_ / "memory.csv", memory_csv(run));
   if (const std::string roc = roc_csv(run); !roc.empty()) write_file_atomically(path_ / "roc.csv", roc);
   AtomicFile trace(path_ / "trace.json");
   write_trace(trace, run);
   trace.commit();
   write_schedules(run);
+  write_file_atomically(path_ / "summary.json", summary_json(run));  // the last: what it tells of is there
   written_variants_ = run.variants.size();
   written_at_ = now_();
 }

@@ -1,6 +1,6 @@
 // The results folder of one run: experiment.json, summary.json, metrics.jsonl, memory.csv, trace.json, schedule.csv,
-// roc.csv where sets were evaluated, and for each variant a TensorBoard event file. The files and
-// checkpoints of an earlier run are replaced; all other files stay.
+// roc.csv where sets were evaluated, and for each variant a TensorBoard event file. The files of
+// an earlier run are replaced; all other files stay.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class ResultsFolder {
   /// Makes the folder. InputError if it cannot be made, or if another run is writing to it. The files of an earlier run
   /// stay until begin_variant or write is first called, so that a run which fails before it begins (a misspelt path to
   /// the data, a checkpoint of a different experiment) destroys nothing. Then experiment.json is written and, unless
-  /// the run resumes the earlier one, the files and checkpoints of that one are removed. `now` gives seconds, for
-  /// write_if_due.
+  /// the run resumes the earlier one, the files of that one are removed; if it resumes it, only its summary is. `now`
+  /// gives seconds, for write_if_due.
   ResultsFolder(std::filesystem::path path, std::string_view experiment_json, bool resume,
                 std::function<double()> now = steady_seconds);
 
@@ -43,8 +43,8 @@ class ResultsFolder {
   /// ones dropped. Returns those that are kept. A full disk is no error unless this is the first variant, or
   /// steps must be dropped.
   EarlierRun begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
-  /// Makes the beginning of the run also remove the summary of the run that it resumes.
-  void forget_summary() { forgets_summary_ = true; }
+  /// Makes the first variant that begins also remove the checkpoints of all variants of an earlier run.
+  void replace_checkpoints() { replaces_checkpoints_ = true; }
   /// One line of metrics.jsonl and one TensorBoard record, handed to the system at once: a killed run keeps them. What
   /// a full disk does not take stays in memory and is tried again at the next step; returns the reason, once.
   std::optional<std::string> step(const StepRecord& record);
@@ -76,7 +76,7 @@ class ResultsFolder {
   std::optional<FileDescriptor> lock_;  // one run at a time writes here
   bool resume_;
   std::function<double()> now_;
-  bool forgets_summary_ = false;
+  bool replaces_checkpoints_ = false;
   bool has_begun_ = false;
   std::size_t written_variants_ = 0;  // by the last write
   double written_at_ = 0;             // the time of the last write

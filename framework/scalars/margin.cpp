@@ -180,7 +180,7 @@ constexpr std::array<Describer::KnownName, 4> combined_margins{{
     {"arcface", "m2"},
     {"cosface", "m3"},
     {"am_softmax", "m3"},
-    {"sphereface", "m1"},
+    {"sphereface", "m1 and beyond_pi psi"},
 }};
 
 }  // namespace

@@ -133,7 +133,8 @@ TEST_CASE("a missing part of Jupyter is named with the packages; any other failu
   write_program(scratch / "jupyter-nbconvert", "echo \"ModuleNotFoundError: No module named 'pandas'\"\nexit 1\n");
   CHECK(message_of<InputError>([&] { write_notebook(scratch / "."); }) ==
         notebook +
-            ": not executed: parts of Jupyter or of what the notebook uses are missing. On Debian: apt-get install "
+            ": written, but not executed: parts of Jupyter or of what the notebook uses are missing. On Debian: "
+            "apt-get install "
             "--no-install-recommends " +
             packages + "\nModuleNotFoundError: No module named 'pandas'");
   write_program(scratch / "jupyter-nbconvert",

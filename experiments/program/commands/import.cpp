@@ -43,7 +43,7 @@ void add_import(CLI::App& app, CommandCall& call) {
   app.add_option("--key", command->options.key, "the state dict to take, if the file has several");
   app.add_option("--prefix", command->options.prefix,
                  "take only the tensors whose names begin with this prefix, and remove it; after that, as without this "
-                 "option, module., _orig_mod., backbone. and model. are removed if all names begin with them");
+                 "option, module., _orig_mod., backbone. and model. are removed if all names begin with one of them");
   app.callback([&call, command] { import_command(*command, call.console); });
 }
 

@@ -133,11 +133,11 @@ void open_results(const RunCommand& command, const std::filesystem::path& path, 
     if (restart_of_environment()) fail<RankFailed>("the job goes on without this process: {}", error.what());
     throw;
   }
+  if (command.replace) folder->replace_checkpoints();
   if (!command.elastic) return;
   check_goes_on(path);
-  folder->forget_summary();
   // A restart before the first checkpoint must not find those that are to be replaced.
-  if (command.replace) std::filesystem::remove_all(path / "checkpoint");
+  if (command.replace) remove_checkpoints_of_results(path);
 }
 
 struct PreparedStudy {

@@ -53,7 +53,7 @@ class LayersTable {
   }
 
  private:
-  static constexpr std::size_t type_width = 20;  // of the longest types of layers
+  static constexpr std::size_t type_width = 16;
   static constexpr std::size_t name_width = 28;  // the width of the names of values that cross a cut
 
   static std::vector<Axis> axes_of(const Mesh& mesh) {

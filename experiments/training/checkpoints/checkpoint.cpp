@@ -79,8 +79,8 @@ std::string add_grown_heads(Trainer& trainer, const CheckpointFiles& files, std:
   return note;
 }
 
-/// Returns what `action` returns. Its InputErrors of a checkpoint that is incomplete or damaged then say how to resume
-/// from the one before it, if there is one.
+/// Returns what `action` returns. Its InputErrors about the checkpoint then also name the
+/// one before it, if there is one.
 template <class Action>
 auto naming_the_one_before(const std::filesystem::path& folder, std::int64_t steps_done, const Action& action) {
   try {
@@ -88,7 +88,7 @@ auto naming_the_one_before(const std::filesystem::path& folder, std::int64_t ste
   } catch (const InputError& error) {
     const std::optional<std::int64_t> before = latest_in(folder, steps_done);
     if (!before) throw;
-    fail<InputError>("{}; to resume from {}, remove {}", error.what(), step_name(*before), step_name(steps_done));
+    fail<InputError>("{}; the checkpoint before it is {}", error.what(), step_name(*before));
   }
 }
 

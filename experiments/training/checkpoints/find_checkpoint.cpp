@@ -77,13 +77,17 @@ void remove_old(const fs::path& folder, std::int64_t steps_done, std::int64_t ke
 }
 
 void remove_checkpoints_of_results(const fs::path& results) {
-  const fs::path checkpoints = results / "checkpoint";
-  std::error_code ignored;  // a folder that does not exist, or has other files, is left as it is
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    remove_old(entry.path(), std::numeric_limits<std::int64_t>::max(), 0);
-    fs::remove(entry.path(), ignored);
+  for (const FoundCheckpoint& variant : checkpoints_of_results(results)) {
+    // The best one of evaluation.keep_best is in a folder of its own.
+    for (const fs::path& folder : {variant.folder / "best", variant.folder}) {
+      remove_old(folder, std::numeric_limits<std::int64_t>::max(), 0);
+      if (const auto steps = latest_in(folder))
+        fail<InputError>("{}: the checkpoint of an earlier run cannot be removed",
+                         FoundCheckpoint{folder, *steps}.path().string());
+      std::error_code other_files;
+      fs::remove(folder, other_files);
+    }
   }
-  fs::remove(checkpoints, ignored);
 }
 
 FoundCheckpoint find_checkpoint(const fs::path& path) {

@@ -11,8 +11,8 @@ namespace heddle {
 
 /// The steps that a checkpoint's folder names: 20 of `step-000020`; nothing for another name.
 std::optional<std::int64_t> steps_in_name(const std::string& folder);
-/// The steps of the newest checkpoint in a folder, of those after less than `before` steps if that is given; nothing if
-/// there is none. InputError if the folder cannot be read.
+/// The steps of the newest checkpoint in a folder or, with `before`, of the newest one of fewer steps than that;
+/// nothing if there is none. InputError if the folder cannot be read.
 std::optional<std::int64_t> latest_in(const std::filesystem::path& path, std::optional<std::int64_t> before = {});
 
 /// `step-000020`.
@@ -32,7 +32,8 @@ struct FoundCheckpoint {
 /// The newest checkpoint of each variant in a results folder, sorted by path. InputError if it cannot be read.
 std::vector<FoundCheckpoint> checkpoints_of_results(const std::filesystem::path& results);
 
-/// Removes the checkpoints of all variants in a results folder. What cannot be removed stays.
+/// Removes the checkpoints of all variants in a results folder, and the folders that this leaves empty. InputError if
+/// one cannot be removed.
 void remove_checkpoints_of_results(const std::filesystem::path& results);
 
 /// The checkpoint of a path: a folder step-..., the newest one of a folder that holds some, or of a results folder with

@@ -19,7 +19,7 @@ namespace {
 constexpr int max_tried_values = 24;
 /// The number of schedules that are reordered.
 constexpr std::size_t max_starts = 3;
-/// With so many ranks all published blocks are tried, whatever the effort.
+/// Up to this number of ranks all published blocks are tried, whatever the effort.
 constexpr int max_ranks_of_all_blocks = 16;
 
 SchedulingProblem with_micro_batches(const SchedulingProblem& problem, int micro_batches) {
@@ -67,10 +67,12 @@ void ProblemSearch::try_lists() {
 void ProblemSearch::try_folded_blocks(std::int64_t actions) {
   if (problem_->rank_of != folded_stages(problem_->ranks())) return;
   const int ranks = problem_->ranks();
-  const std::vector<FoldedBlock> blocks = folded_blocks(ranks);
   const int repeated = std::max(problem_->micro_batches, 2 * ranks);
   const auto affordable = static_cast<std::size_t>(actions / (std::int64_t{3} * problem_->stages() * repeated));
-  const std::size_t tried = ranks <= max_ranks_of_all_blocks ? blocks.size() : std::min(blocks.size(), affordable);
+  const bool tries_all = ranks <= max_ranks_of_all_blocks;
+  if (!tries_all && affordable == 0) return;
+  const std::vector<FoldedBlock> blocks = folded_blocks(ranks);
+  const std::size_t tried = tries_all ? blocks.size() : std::min(blocks.size(), affordable);
   for (std::size_t i = 0; i < tried && !is_finished() && !watch_->poll(); ++i) {
     ++watch_->tried.blocks;
     for (Schedule& schedule : folded_schedules(blocks[i * blocks.size() / tried], problem_->micro_batches)) {

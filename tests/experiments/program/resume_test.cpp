@@ -109,8 +109,8 @@ TEST_CASE("a run neither resumes nor continues the results of another experiment
     const Called refused = call({"run", other_file, "--out", files.path("out"), option});
     CHECK(refused.code == 2);
     CHECK(refused.err == "heddle: " + files.path("out") +
-                             ": holds a checkpoint of another experiment (small/step 6), and none of this one: choose "
-                             "another folder with --out, or replace its results with --force\n");
+                             ": holds a checkpoint of another variant (small/step 6), and none of this experiment's: "
+                             "choose another folder with --out, or replace its results with --force\n");
   }
   CHECK(files.contents("out") == before);
   REQUIRE(call({"run", other_file, "--out", files.path("out"), "--force"}).code == 0);
@@ -122,13 +122,24 @@ TEST_CASE("a run that replaces an earlier one removes the checkpoints of all its
   Files files;
   Json study = small_study();
   study["variants"] = Json::parse(R"([{"name": "a"}, {"name": "b"}])");
+  study["evaluation"] = Json::parse(R"({"every": 2, "keep_best": true, "sets": [{"name": "faces", "type": "drawn"}]})");
   const std::string file = files.write(study);
   REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
-  // Wrong input keeps them all.
+  const std::string of_b = files.path("out") + "/checkpoint/b";
+  REQUIRE(std::filesystem::exists(of_b + "/best"));
+  const std::string other_file = files.path("out") + "/checkpoint/a/notes.txt";
+  std::ofstream(other_file) << "mine";
+  // A run that does not begin keeps them all, and so does a plan.
   CHECK(call({"run", file, "--out", files.path("out"), "--force", "--set", "head.classes=1"}).code == 2);
-  CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/b/step-000006"));
   CHECK(call({"run", file, "--out", files.path("out"), "--force", "--set", "memory_budget=1000"}).code == 3);
-  CHECK_FALSE(std::filesystem::exists(files.path("out") + "/checkpoint"));
+  CHECK(call({"plan", file, "--out", files.path("out")}).code == 0);
+  CHECK(std::filesystem::exists(of_b + "/step-000006"));
+  // The first variant begins, the second does not.
+  study["variants"][1]["patch"]["memory_budget"] = 1000;
+  CHECK(call({"run", files.write(study), "--out", files.path("out"), "--force"}).code == 3);
+  CHECK_FALSE(std::filesystem::exists(of_b));
+  CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/a/step-000006"));
+  CHECK(std::filesystem::exists(other_file));
 }
 
 TEST_CASE("a checkpoint folder that cannot be read is not taken for an empty one") {
@@ -303,9 +314,9 @@ TEST_CASE("damage to the first file of a checkpoint is not blamed on the second"
                               "rank-0.crc32c: is damaged: expected a checksum of 8 hexadecimal digits, got \"\"\n"));
   // With one before it, the error says how to resume from that.
   std::filesystem::create_directory(files.path("out") + "/checkpoint/small/step-000004");
-  CHECK(call(resume).err.ends_with("got \"\"; to resume from step-000004, remove step-000006\n"));
+  CHECK(call(resume).err.ends_with("got \"\"; the checkpoint before it is step-000004\n"));
   std::filesystem::remove(folder + "rank-0.safetensors");
-  CHECK(call(resume).err.ends_with("No such file or directory; to resume from step-000004, remove step-000006\n"));
+  CHECK(call(resume).err.ends_with("No such file or directory; the checkpoint before it is step-000004\n"));
 }
 
 }  // namespace

@@ -142,6 +142,17 @@ TEST_CASE("a new run replaces an earlier one's files and leaves all others") {
   CHECK(read_file(scratch / "a/variants/serial/notes.txt", 100) == "mine");
 }
 
+TEST_CASE("a resumed run that begins removes the summary of the run that it resumes, and no checkpoint") {
+  const Scratch scratch;
+  ResultsFolder(scratch / "a", "{}\n", false).write(run_result());
+  fs::create_directories(scratch / "a/checkpoint/serial/step-000002");
+  ResultsFolder folder(scratch / "a", "{}\n", true);
+  CHECK(fs::exists(scratch / "a/summary.json"));
+  folder.begin_variant("serial", 2, 64);
+  CHECK_FALSE(fs::exists(scratch / "a/summary.json"));
+  CHECK(fs::exists(scratch / "a/checkpoint/serial/step-000002"));
+}
+
 TEST_CASE("a resumed run keeps the steps before its first one, and drops later ones and a torn last line") {
   const Scratch scratch;
   const fs::path events = scratch / "a/tensorboard/x/events.out.tfevents.heddle";

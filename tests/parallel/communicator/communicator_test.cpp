@@ -296,7 +296,7 @@ TEST_CASE("a communicator may go before its calls are waited for") {
   });
 }
 
-TEST_CASE("largest gives every rank the largest number, and sends no bytes") {
+TEST_CASE("max_over_ranks gives every rank the largest number, and sends no bytes") {
   on_ranks(4, [](Rank& rank) {
     CHECK(rank.world.max_over_ranks(rank.index == 2 ? 15 : 0) == 15);
     CHECK(rank.world.max_over_ranks(-rank.index) == 0);

@@ -1,16 +1,17 @@
 #include "experiments/program/commands/run/existing_results.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/results_folder.h"
+#include "experiments/results/summary.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "framework/files/untrusted_json.h"
 
 namespace heddle {
 
@@ -27,16 +28,15 @@ bool belongs_to(const FoundCheckpoint& checkpoint, const Study<Experiment>& stud
 
 /// The content of a file; empty if it cannot be read.
 std::string content_of(const fs::path& file) {
-  constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30;
   try {
-    return fs::exists(file) ? read_file(file, max_bytes) : std::string();
+    return read_file(file, max_summary_bytes);
   } catch (const Error&) {
     return {};
   }
 }
 
 bool has_all_variants(const std::string& summary, const Study<Experiment>& study) {
-  const nlohmann::json json = nlohmann::json::parse(summary, nullptr, false);
+  const auto json = parse_untrusted_json<nlohmann::json>(summary);
   const auto variants = json.is_object() ? json.find("variants") : json.end();
   if (variants == json.end() || !variants->is_array() || variants->size() != study.variants.size()) return false;
   for (std::size_t i = 0; i < study.variants.size(); ++i) {
@@ -65,8 +65,8 @@ void check_existing_results(const fs::path& results, const Study<Experiment>& st
         results.string(), first);
   if (std::none_of(earlier.begin(), earlier.end(), [&](const auto& found) { return belongs_to(found, study); }))
     fail<InputError>(
-        "{}: holds a checkpoint of another experiment ({}), and none of this one: choose another folder with --out, or "
-        "replace its results with --force",
+        "{}: holds a checkpoint of another variant ({}), and none of this experiment's: choose another folder with "
+        "--out, or replace its results with --force",
         results.string(), first);
 }
 
