@@ -25,7 +25,7 @@ function(heddle_cuda_kernels variable extension)
 endfunction()
 
 # Decides whether the cuda backend is built: sets HEDDLE_HAS_CUDA, and otherwise HEDDLE_CUDA_LACKS to the reason. It
-# takes nvcc 12.8 or newer, cuBLAS and cuDNN 9. Since compiling it doubles the time of a build, AUTO leaves it out where
+# takes nvcc 12.8 or newer, cuBLAS, the headers of NVTX, and cuDNN 9. Since compiling it doubles the time of a build, AUTO leaves it out where
 # there is no GPU, until it is requested; once built in, it stays. Enables the language for the whole project.
 set(had_cuda ${HEDDLE_HAS_CUDA})
 set(HEDDLE_HAS_CUDA OFF)

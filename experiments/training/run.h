@@ -43,7 +43,7 @@ struct RunSettings {
   Job* job = nullptr;
   /// The data, if they are open already; null: they are opened as the experiment says.
   std::shared_ptr<const Dataset> dataset{};
-  /// On plan: the bytes of the ranks are counted also where they exceed the budget, and no step is predicted.
+  /// On plan: the ranks' bytes are counted even where they exceed the budget, and no step is predicted.
   bool asks_bytes_only = false;
   /// Costs of stages that earlier variants have measured, to which this run adds; null: all are measured anew.
   StageProfiles* profiles = nullptr;

@@ -1,6 +1,6 @@
 // Reverse-mode differentiation. An operation is one function: it checks its arguments, computes the result and calls
-// `record`. Nodes are linked by the graph's edges only. Each edge records whether it leads to a parameter or to a stage
-// input, so that a vjp computes no unused gradient and a backward pass can be split in two.
+// `record`. Nodes are linked by the graph's edges only. Each node records whether it leads to a parameter, to a stage
+// input or to both, so that a vjp computes no unused gradient and a backward pass can be split in two.
 //
 //   Variable sigmoid(const Variable& x) {
 //     Tensor y = ...;
@@ -23,7 +23,7 @@ namespace heddle {
 class GraphNode;
 class GraphWalk;
 
-/// What an edge leads to; both bits may be set.
+/// What a node leads to; both bits may be set.
 struct Leads {
   bool to_parameter = false;
   bool to_input = false;
