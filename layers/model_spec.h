@@ -13,11 +13,11 @@ namespace heddle {
 /// InputError if the pattern matches none of the names. It shows one that is similar.
 void check_pattern(const std::string& pattern, std::span<const std::string> names);
 
-/// The placement that the user requests for a layer. The planner chooses what is not set.
+/// The placement that the user requests for a layer. A planner that places automatically ignores it.
 struct PlacementRequest {
   Parallel kind = Parallel::data;
   std::optional<Axis> over{};       // tp if the mesh has several ranks there, else dp
-  std::optional<Parallel> other{};  // along the other axis; if empty, the planner chooses
+  std::optional<Parallel> other{};  // along the other axis; if empty: data, or as the layers beside it
 };
 
 class ModelSpec {
