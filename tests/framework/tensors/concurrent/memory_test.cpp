@@ -1,3 +1,5 @@
+#include <string>
+
 #include <doctest/doctest.h>
 
 #include "tests/support/devices.h"
@@ -48,8 +50,9 @@ TEST_CASE("A storage changes its category with its bytes") {
 TEST_CASE("Memory that the system does not have is not part of the peak, and the error names the rank") {
   Device device = make_device();
   const Tensor held = Tensor::zeros(device, {256}, DType::f32);
+  const std::string begin = "rank 0: " + std::string(tested_backend()) + ": ";
   CHECK_THROWS_WITH_AS((void)Tensor::empty(device, {std::int64_t{1} << 52}, DType::u8),
-                       doctest::Contains("rank 0: cpu: the system has no memory for 4096 TiB more"), OutOfMemory);
+                       doctest::Contains(begin.c_str()), OutOfMemory);
   CHECK(device.meter().peak().total() == 1024);
   CHECK(device.meter().live().total() == 1024);
 }
