@@ -39,6 +39,7 @@ declare -A apart=(  # the commands that do not run here, one per line, and why
   ["./heddle bench comparisons"]=$long
   ["./heddle bench head"]=$long
   ["./heddle bench head --long"]=$long
+  ["./heddle bench head --long --peer python3"]=$long
   ["./heddle bench head --protocol plsc --set model.type=mobilefacenet --set train.batch=32 --set train.steps=40 --runs 3"]=$long
   ["./heddle bench ops"]=$long
   ["./heddle bench search"]=$long
