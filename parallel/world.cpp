@@ -140,9 +140,7 @@ void start(std::vector<std::jthread>& threads, const std::function<void(int)>& b
   } catch (const std::system_error& error) {
     fail<OutOfMemory>(
         "rank {}: out of memory: the system cannot start a thread for it, perhaps because of a limit (ulimit -v, "
-        "ulimit "
-        "-u): "
-        "{}",
+        "ulimit -u): {}",
         rank, error.what());
   }
 }

@@ -220,6 +220,10 @@ std::string folder_name(std::string_view variant) {
   return fmt::format("{}%{:08x}", name.substr(0, max_size), crc32c(variant));
 }
 
+fs::path checkpoints_of_variant(const fs::path& results, std::string_view variant) {
+  return results / "checkpoint" / folder_name(variant);
+}
+
 ResultsFolder::ResultsFolder(fs::path path, std::string_view experiment_json, bool resume, std::function<double()> now)
     : path_(std::move(path)), experiment_json_(experiment_json), resume_(resume), now_(std::move(now)) {
   made_ = missing_folders(path_);

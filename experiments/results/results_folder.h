@@ -1,6 +1,6 @@
 // The results folder of one run: experiment.json, summary.json, metrics.jsonl, memory.csv, trace.json, schedule.csv,
-// roc.csv where sets were evaluated, and for each variant a TensorBoard event file. The files of
-// an earlier run are replaced; all other files stay.
+// roc.csv where sets were evaluated, and for each variant a TensorBoard event file. The files of an earlier run are
+// replaced; all other files stay.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,9 @@ namespace heddle {
 /// A variant's name as the name of a folder: characters that a file system or a shell may trip over are written %XX, so
 /// that different names stay different.
 std::string folder_name(std::string_view variant);
+
+/// Where a variant's checkpoints are in a results folder.
+std::filesystem::path checkpoints_of_variant(const std::filesystem::path& results, std::string_view variant);
 
 class ResultsFolder {
  public:

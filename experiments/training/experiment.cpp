@@ -35,8 +35,7 @@ static void describe(Describer& d, LinkModel& c) {
           "seconds that every transfer of pipeline.offload takes, whatever its length");
   d.field("host_bandwidth", c.host.bandwidth, bandwidth,
           "bytes per second between a rank's memory and the host's, over a link that belongs to that rank alone, and "
-          "carries one "
-          "transfer at a time");
+          "carries one transfer at a time");
   d.field("ranks_per_node", c.ranks_per_node, between(0, 1e6),
           "number of ranks on each node; 0: all ranks are on one node");
   d.field("node_latency", c.between_nodes.latency, latency, "latency between ranks of different nodes");

@@ -6,7 +6,7 @@
 //            normalised embeddings, labels and log-sum-exps;
 //   phase 2, once per step, after the check for overflow and NaN: compute the weights' gradient over all kept rows,
 //            class tile by class tile (weight_gradient.h). The optimizer steps each tile while it is in the cache, and
-// the gradient of all classes is never held (except with `sample.gradient` = `dense`).
+//            the gradient of all classes is never held (except with `sample.gradient` = `dense`).
 //
 // Micro-batches therefore cost memory for embeddings, not for weight gradients, and the only state is weights and
 // momentum, in the types that the experiment names (class_state.h). If the classes are sharded along only some of the

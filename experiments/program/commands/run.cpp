@@ -133,11 +133,13 @@ void open_results(const RunCommand& command, const std::filesystem::path& path, 
     if (restart_of_environment()) fail<RankFailed>("the job goes on without this process: {}", error.what());
     throw;
   }
-  if (command.replace) folder->replace_checkpoints();
-  if (!command.elastic) return;
-  check_goes_on(path);
+  if (command.elastic) check_goes_on(path);
+  if (!command.replace) return;
   // A restart before the first checkpoint must not find those that are to be replaced.
-  if (command.replace) remove_checkpoints_of_results(path);
+  if (command.elastic)
+    remove_checkpoints_of_results(path);
+  else
+    folder->replace_checkpoints();
 }
 
 struct PreparedStudy {
@@ -246,7 +248,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                 << std::flush;
     RunReporter reporter(member.name, member.root.train, command.resumes(), progress, folder ? &*folder : nullptr,
                          console);
-    const RunSettings settings{.checkpoints = path / "checkpoint" / folder_name(member.name),
+    const RunSettings settings{.checkpoints = checkpoints_of_variant(path, member.name),
                                .identity = json_identity(),
                                .resume = command.resumes(),
                                .head = command.head(),

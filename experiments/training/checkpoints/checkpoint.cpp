@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 
 #include <fmt/ranges.h>
 
@@ -79,8 +78,8 @@ std::string add_grown_heads(Trainer& trainer, const CheckpointFiles& files, std:
   return note;
 }
 
-/// Returns what `action` returns. Its InputErrors about the checkpoint then also name the
-/// one before it, if there is one.
+/// Returns what `action` returns. Its InputErrors about the checkpoint then also name the one before it, if there is
+/// one.
 template <class Action>
 auto naming_the_one_before(const std::filesystem::path& folder, std::int64_t steps_done, const Action& action) {
   try {
@@ -119,9 +118,7 @@ std::optional<std::int64_t> CheckpointFolder::latest() const {
 }
 
 void CheckpointFolder::clear() const {
-  remove_old(path_, std::numeric_limits<std::int64_t>::max(), 0);
-  if (const auto steps = latest())
-    fail<InputError>("{}: the checkpoint of an earlier run cannot be removed", step_folder(*steps).string());
+  remove_all_of(path_);
 }
 
 std::optional<double> CheckpointFolder::number(std::int64_t steps_done, const std::string& remark) const {

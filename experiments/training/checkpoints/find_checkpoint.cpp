@@ -76,14 +76,17 @@ void remove_old(const fs::path& folder, std::int64_t steps_done, std::int64_t ke
   for (const fs::path& path : old) fs::remove_all(path, ignored);
 }
 
+void remove_all_of(const fs::path& folder) {
+  remove_old(folder, std::numeric_limits<std::int64_t>::max(), 0);
+  if (const auto steps = latest_in(folder))
+    fail<InputError>("{}: the checkpoint of an earlier run cannot be removed", (folder / step_name(*steps)).string());
+}
+
 void remove_checkpoints_of_results(const fs::path& results) {
   for (const FoundCheckpoint& variant : checkpoints_of_results(results)) {
     // The best one of evaluation.keep_best is in a folder of its own.
     for (const fs::path& folder : {variant.folder / "best", variant.folder}) {
-      remove_old(folder, std::numeric_limits<std::int64_t>::max(), 0);
-      if (const auto steps = latest_in(folder))
-        fail<InputError>("{}: the checkpoint of an earlier run cannot be removed",
-                         FoundCheckpoint{folder, *steps}.path().string());
+      remove_all_of(folder);
       std::error_code other_files;
       fs::remove(folder, other_files);
     }

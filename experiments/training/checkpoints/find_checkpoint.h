@@ -22,6 +22,10 @@ std::string step_name(std::int64_t steps);
 /// others. What cannot be removed stays.
 void remove_old(const std::filesystem::path& folder, std::int64_t steps_done, std::int64_t keep);
 
+/// Removes all checkpoints in a folder, and what killed runs have left of others. InputError if a checkpoint cannot be
+/// removed.
+void remove_all_of(const std::filesystem::path& folder);
+
 struct FoundCheckpoint {
   std::filesystem::path folder;  // the parent of the folder step-...
   std::int64_t steps = 0;

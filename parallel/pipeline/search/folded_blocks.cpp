@@ -65,8 +65,8 @@ bool add_weights(FoldedBlock& block) {
 
 std::vector<FoldedBlock> folded_blocks(int ranks) {
   constexpr int max_step = 5;
-  constexpr int max_changes = 14;  // the ranks where the speed may change: all of them with 16 ranks
-  const int changes = std::clamp(ranks - 2, 0, max_changes);
+  // The number of ranks where the speed may change: neither the first nor the last.
+  const int changes = std::max(std::min(ranks, max_ranks_of_all_blocks) - 2, 0);
   std::vector<FoldedBlock> blocks;
   const auto try_speeds = [&](const Speeds& speeds) {
     if (FoldedBlock block = passes_of(speeds, ranks); add_weights(block)) blocks.push_back(std::move(block));

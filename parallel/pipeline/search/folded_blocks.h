@@ -22,10 +22,13 @@ constexpr std::size_t index_of(BlockSlot slot) {
 /// For each rank, when it executes each of the first micro-batch's actions.
 using FoldedBlock = std::vector<std::array<int, slot_kinds>>;
 
+/// Up to this number of ranks, `folded_blocks` gives all published blocks.
+inline constexpr int max_ranks_of_all_blocks = 16;
+
 /// The blocks in which F and I move from rank to rank at constant speeds: up the ranks one slot per rank; down the
 /// ranks there are two speeds, one after the other. In none of them would a rank have to execute two actions at once
-/// when the micro-batches follow each other. Up to 16 ranks these are all published blocks, about 60 per rank; with
-/// more ranks, the speed changes at a few of them only, so that there are about 1,000 blocks.
+/// when the micro-batches follow each other. Up to max_ranks_of_all_blocks there are about 60 per rank;
+/// with more ranks, the speed changes at a few of them only, so that there are about 1,000 blocks.
 std::vector<FoldedBlock> folded_blocks(int ranks);
 
 }  // namespace heddle

@@ -19,8 +19,6 @@ namespace {
 constexpr int max_tried_values = 24;
 /// The number of schedules that are reordered.
 constexpr std::size_t max_starts = 3;
-/// Up to this number of ranks all published blocks are tried, whatever the effort.
-constexpr int max_ranks_of_all_blocks = 16;
 
 SchedulingProblem with_micro_batches(const SchedulingProblem& problem, int micro_batches) {
   return scheduling_problem(micro_batches, problem.rank_of, problem.costs, problem.transfer, problem.memory);
@@ -69,7 +67,7 @@ void ProblemSearch::try_folded_blocks(std::int64_t actions) {
   const int ranks = problem_->ranks();
   const int repeated = std::max(problem_->micro_batches, 2 * ranks);
   const auto affordable = static_cast<std::size_t>(actions / (std::int64_t{3} * problem_->stages() * repeated));
-  const bool tries_all = ranks <= max_ranks_of_all_blocks;
+  const bool tries_all = ranks <= max_ranks_of_all_blocks;  // whatever the effort
   if (!tries_all && affordable == 0) return;
   const std::vector<FoldedBlock> blocks = folded_blocks(ranks);
   const std::size_t tried = tries_all ? blocks.size() : std::min(blocks.size(), affordable);

@@ -73,7 +73,7 @@ void check_existing_results(const fs::path& results, const Study<Experiment>& st
 std::optional<std::string> finished_summary(const fs::path& results, const Study<Experiment>& study,
                                             const std::string& experiment_json) {
   for (const StudyVariant& variant : study.variants)
-    if (latest_in(results / "checkpoint" / folder_name(variant.name)) != variant.root.train.steps) return {};
+    if (latest_in(checkpoints_of_variant(results, variant.name)) != variant.root.train.steps) return {};
   if (content_of(results / "experiment.json") != experiment_json) return {};
   std::string summary = content_of(results / "summary.json");
   if (!has_all_variants(summary, study)) return {};
