@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "framework/host_device.h"
@@ -19,15 +20,13 @@ HEDDLE_HOST_DEVICE inline double exponential(double x) {
   return std::exp(x);
 }
 
-/// e^x within 1 ulp, also where the result is subnormal. A GPU has an instruction for most of it. Elsewhere it is
-/// computed without branches or calls: loops over it vectorise, as long as it is inlined, which large callers would
-/// otherwise refuse.
+/// e^x within 1 ulp; where the result would be subnormal (x < -87.3), it is 0. A GPU has an instruction for most of it,
+/// and keeps subnormal results. Elsewhere it is computed without branches or calls: loops over it vectorise, as long as
+/// it is inlined, which large callers would otherwise refuse.
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline float exponential(float x) {
 #ifdef __CUDA_ARCH__
   return expf(x);
 #else
-  x = x < -104.0F ? -104.0F : x;
-  x = x > 89.0F ? 89.0F : x;
   // Adding 1.5 * 2^23 rounds x / ln 2 to an integer n, which is then in the low bits of the sum.
   const float shifted = x * 1.44269504F + 12582912.0F;
   const float n = shifted - 12582912.0F;
@@ -40,12 +39,12 @@ HEDDLE_HOST_DEVICE inline double exponential(double x) {
   p = p * r + 0.166665769897F;
   p = p * r + 0.5F;
   p = p * (r * r) + r + 1.0F;
-  // 2^n as a product of two powers, each in range.
-  const auto power = static_cast<std::int32_t>(bits_of(shifted) - 0x4B400000U);
-  const std::int32_t half = power >> 1;
-  const float first = float_of(static_cast<std::uint32_t>(half + 127) << 23);
-  const float second = float_of(static_cast<std::uint32_t>(power - half + 127) << 23);
-  return p * first * second;
+  // Times 2^n: n is added to the exponent.
+  const float product = float_of(bits_of(p) + (bits_of(shifted) << 23));
+  constexpr float least = -87.3365402F;  // e^x is at least 2^-126 from here
+  constexpr float most = 88.7228317F;    // and less than 2^128 up to here
+  const float in_range = x < least ? 0.0F : product;
+  return x <= most ? in_range : x + std::numeric_limits<float>::infinity();  // NaN remains NaN
 #endif
 }
 

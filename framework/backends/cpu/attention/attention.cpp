@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include <omp.h>
 
@@ -21,8 +22,8 @@ namespace heddle::cpu {
 AttentionScratch::AttentionScratch(const Shape& qkv, DType dtype, AttentionPass pass)
     : vectors(qkv[1] * qkv[4]), scores(qkv[1] * qkv[1]) {
   const bool is_backward = pass == AttentionPass::backward;
-  const std::int64_t elements =
-      (is_backward ? 7 : 4) * vectors + (is_backward ? 2 : 1) * scores + (is_backward ? 1 : 2) * qkv[1];
+  const std::int64_t copied = dtype == compute_dtype(dtype) ? 0 : is_backward ? 7 : 4;
+  const std::int64_t elements = (is_backward ? 2 : 1) * scores + (is_backward ? 1 : 2) * qkv[1] + copied * vectors;
   bytes = aligned(elements * static_cast<std::int64_t>(size_of(compute_dtype(dtype))));
 }
 
@@ -41,56 +42,74 @@ struct Head {
   std::int64_t at(std::int64_t token, std::int64_t parts) const {
     return ((sample * tokens + token) * heads + head) * parts * features;
   }
+  /// From one token's vectors to the next.
+  std::int64_t stride(std::int64_t parts) const { return heads * parts * features; }
   std::int64_t row() const { return (sample * heads + head) * tokens; }
 };
 
-/// Brings the vectors of a token some way ahead into the cache: those of one head in two tokens are far apart, so that
-/// the processor does not fetch them by itself.
+/// Brings the vectors of a token into the cache while others are computed: those of one head in two tokens are far
+/// apart, so that the processor does not fetch them by itself.
 template <class T>
-void fetch_ahead(const Head& h, const T* vectors, std::int64_t token, std::int64_t parts) {
-  constexpr std::int64_t tokens_ahead = 8;
-  const std::int64_t later = std::min(token + tokens_ahead, h.tokens - 1);
-  prefetch(vectors + h.at(later, parts), parts * h.features * static_cast<std::int64_t>(sizeof(T)));
+void fetch(const Head& h, const T* vectors, std::int64_t token, std::int64_t parts) {
+  prefetch(vectors + h.at(token, parts), parts * h.features * static_cast<std::int64_t>(sizeof(T)));
 }
 
-/// The vectors of a head, so many for each token, into matrices [T, D].
+/// The vectors of a head, so many for each token, as matrices [T, D] of the compute type: where they are, or copied.
 template <std::size_t parts, class T, class C>
-void read(const Head& h, const T* from, const std::array<C*, parts>& to) {
-  for (std::int64_t t = 0; t < h.tokens; ++t) {
-    fetch_ahead(h, from, t, parts);
-    const T* const vectors = from + h.at(t, parts);
-    for (std::size_t part = 0; part < parts; ++part) {
-      const T* const vector = vectors + static_cast<std::int64_t>(part) * h.features;
-      C* const row = to[part] + t * h.features;
-      for (std::int64_t i = 0; i < h.features; ++i) row[i] = static_cast<C>(vector[i]);
+std::array<StridedMatrix<const C>, parts> operands(const Head& h, const T* from, C* copies) {
+  std::array<StridedMatrix<const C>, parts> matrices;
+  for (std::size_t part = 0; part < parts; ++part) {
+    const T* const first = from + h.at(0, parts) + static_cast<std::int64_t>(part) * h.features;
+    if constexpr (std::is_same_v<T, C>) {
+      matrices[part] = {first, h.stride(parts)};
+    } else {
+      C* const copy = copies + static_cast<std::int64_t>(part) * h.tokens * h.features;
+      for (std::int64_t t = 0; t < h.tokens; ++t)
+        for (std::int64_t i = 0; i < h.features; ++i)
+          copy[t * h.features + i] = static_cast<C>(first[t * h.stride(parts) + i]);
+      matrices[part] = {copy, h.features};
     }
   }
+  return matrices;
 }
 
-/// Matrices [T, D], times scale(t, part), into the vectors of a head.
-template <std::size_t parts, class T, class C, class Scale>
-void write(const Head& h, const std::array<const C*, parts>& from, Scale scale, T* to) {
-  for (std::int64_t t = 0; t < h.tokens; ++t) {
-    fetch_ahead(h, to, t, parts);
-    T* const vectors = to + h.at(t, parts);
-    for (std::size_t part = 0; part < parts; ++part) {
-      const C factor = scale(t, part);
-      const C* const row = from[part] + t * h.features;
-      T* const vector = vectors + static_cast<std::int64_t>(part) * h.features;
-      for (std::int64_t i = 0; i < h.features; ++i) vector[i] = static_cast<T>(factor * row[i]);
-    }
+/// Where matrices [T, D] are computed that end in the vectors of a head: there, or in `copies`, which `store` then
+/// converts.
+template <std::size_t parts, class T, class C>
+std::array<StridedMatrix<C>, parts> results(const Head& h, T* to, C* copies) {
+  std::array<StridedMatrix<C>, parts> matrices;
+  for (std::size_t part = 0; part < parts; ++part) {
+    const auto index = static_cast<std::int64_t>(part);
+    if constexpr (std::is_same_v<T, C>)
+      matrices[part] = {to + h.at(0, parts) + index * h.features, h.stride(parts)};
+    else
+      matrices[part] = {copies + index * h.tokens * h.features, h.features};
   }
+  return matrices;
+}
+
+template <std::size_t parts, class T, class C>
+void store(const Head& h, const std::array<StridedMatrix<C>, parts>& matrices, T* to) {
+  if constexpr (!std::is_same_v<T, C>)
+    for (std::size_t part = 0; part < parts; ++part) {
+      T* const first = to + h.at(0, parts) + static_cast<std::int64_t>(part) * h.features;
+      for (std::int64_t t = 0; t < h.tokens; ++t)
+        for (std::int64_t i = 0; i < h.features; ++i)
+          first[t * h.stride(parts) + i] = static_cast<T>(matrices[part].row(t)[i]);
+    }
 }
 
 /// scale * [T, D] * [T, D] transposed -> [T, T].
 template <class C>
-void outer(const Head& h, double scale, const C* a, const C* b, C* c) {
-  serial_product({.m = h.tokens, .n = h.tokens, .k = h.features, .transpose_b = true, .alpha = scale}, a, b, c);
+void outer(const Head& h, double scale, StridedMatrix<const C> a, StridedMatrix<const C> b, C* c) {
+  serial_product({.m = h.tokens, .n = h.tokens, .k = h.features, .transpose_b = true, .alpha = scale}, a, b,
+                 StridedMatrix<C>{c, h.tokens});
 }
-/// [T, T], transposed if asked, * [T, D] -> [T, D].
+/// scale * [T, T], transposed if asked, * [T, D] -> [T, D].
 template <class C>
-void inner(const Head& h, bool transpose, const C* a, const C* b, C* c) {
-  serial_product({.m = h.tokens, .n = h.features, .k = h.tokens, .transpose_a = transpose}, a, b, c);
+void inner(const Head& h, double scale, bool transpose, const C* a, StridedMatrix<const C> b, StridedMatrix<C> c) {
+  serial_product({.m = h.tokens, .n = h.features, .k = h.tokens, .transpose_a = transpose, .alpha = scale},
+                 StridedMatrix<const C>{a, h.tokens}, b, c);
 }
 
 /// The factors of the weights of a query: 0 or 1 / (1 - probability).
@@ -120,18 +139,18 @@ class DropoutFactors {
 };
 
 template <class T, class C = Compute<T>>
-void attend(const Head& h, double scale, const DropoutFactors& dropout, const T* qkv, C* scratch, T* y, C* log_sums) {
-  const std::int64_t vectors = h.tokens * h.features;
-  C* const q = scratch;
-  C* const k = q + vectors;
-  C* const v = k + vectors;
-  C* const result = v + vectors;
-  C* const scores = result + vectors;
+void attend(const Head& h, const Head& next, double scale, const DropoutFactors& dropout, const T* qkv, C* scratch,
+            T* y, C* log_sums) {
+  C* const scores = scratch;
   C* const inverse_sums = scores + h.tokens * h.tokens;
   C* const factors = inverse_sums + h.tokens;
-  read<3, T, C>(h, qkv, {q, k, v});
+  C* const copies = factors + h.tokens;
+  const auto [q, k, v] = operands<3>(h, qkv, copies);
+  const auto [result] = results<1>(h, y, copies + 3 * h.tokens * h.features);
   outer(h, scale, q, k, scores);
   for (std::int64_t t = 0; t < h.tokens; ++t) {
+    fetch(next, qkv, t, 3);
+    fetch(h, y, t, 1);
     C* const row = scores + t * h.tokens;
     const C most = row_maximum<C>(h.tokens, [row](std::int64_t i) { return row[i]; });
 #pragma omp simd
@@ -143,30 +162,31 @@ void attend(const Head& h, double scale, const DropoutFactors& dropout, const T*
     dropout.draw(h, t, factors);
     for (std::int64_t i = 0; i < h.tokens; ++i) row[i] *= factors[i];
   }
-  inner(h, false, scores, v, result);
-  write<1, T, C>(
-      h, {result}, [=](std::int64_t t, std::size_t) { return inverse_sums[t]; }, y);
+  inner(h, 1, false, scores, v, result);
+  for (std::int64_t t = 0; t < h.tokens; ++t) {
+    C* const row = result.row(t);
+    for (std::int64_t i = 0; i < h.features; ++i) row[i] *= inverse_sums[t];
+  }
+  store<1, T, C>(h, {result}, y);
 }
 
 template <class T, class C = Compute<T>>
-void attend_backward(const Head& h, double scale, const DropoutFactors& dropout, const T* qkv, const C* log_sums,
-                     const T* dy, C* scratch, T* dqkv) {
+void attend_backward(const Head& h, const Head& next, double scale, const DropoutFactors& dropout, const T* qkv,
+                     const C* log_sums, const T* dy, C* scratch, T* dqkv) {
   const std::int64_t vectors = h.tokens * h.features;
-  C* const q = scratch;
-  C* const k = q + vectors;
-  C* const v = k + vectors;
-  C* const g = v + vectors;
-  C* const dq = g + vectors;
-  C* const dk = dq + vectors;
-  C* const dv = dk + vectors;
-  C* const shares = dv + vectors;
+  C* const shares = scratch;
   C* const gradients = shares + h.tokens * h.tokens;
   C* const factors = gradients + h.tokens * h.tokens;
-  read<3, T, C>(h, qkv, {q, k, v});
-  read<1, T, C>(h, dy, {g});
+  C* const copies = factors + h.tokens;
+  const auto [q, k, v] = operands<3>(h, qkv, copies);
+  const auto [g] = operands<1>(h, dy, copies + 3 * vectors);
+  const auto [dq, dk, dv] = results<3>(h, dqkv, copies + 4 * vectors);
   outer(h, scale, q, k, shares);
   outer(h, 1, g, v, gradients);
   for (std::int64_t t = 0; t < h.tokens; ++t) {
+    fetch(next, qkv, t, 3);
+    fetch(next, dy, t, 1);
+    fetch(h, dqkv, t, 3);
     C* const share = shares + t * h.tokens;
     C* const gradient = gradients + t * h.tokens;
     const C log_sum = log_sums[h.row() + t];
@@ -183,15 +203,13 @@ void attend_backward(const Head& h, double scale, const DropoutFactors& dropout,
     if (dropout.drops())
       for (std::int64_t i = 0; i < h.tokens; ++i) share[i] *= factors[i];
   }
-  inner(h, true, shares, g, dv);
-  inner(h, false, gradients, k, dq);
-  inner(h, true, gradients, q, dk);
-  const auto factor = static_cast<C>(scale);
-  write<3, T, C>(
-      h, {dq, dk, dv}, [=](std::int64_t, std::size_t part) { return part == 2 ? C(1) : factor; }, dqkv);
+  inner(h, 1, true, shares, g, dv);
+  inner(h, scale, false, gradients, k, dq);
+  inner(h, scale, true, gradients, q, dk);
+  store<3, T, C>(h, {dq, dk, dv}, dqkv);
 }
 
-/// body(head, scratch) for every pair of sample and head, spread over the team.
+/// body(head, next head, scratch) for every pair of sample and head, spread over the team.
 template <class C, class F>
 void for_each_head(const Tensor& qkv, AttentionPass pass, Tensor& workspace, F body) {
   const Shape& s = qkv.shape();
@@ -200,8 +218,10 @@ void for_each_head(const Tensor& qkv, AttentionPass pass, Tensor& workspace, F b
   parallel_for(s[0] * s[2], 1, [&](std::int64_t begin, std::int64_t end) {
     const ThreadTeam alone(1);
     C* const own = reinterpret_cast<C*>(workspace.as<std::byte>() + omp_get_thread_num() * scratch.bytes);
-    for (std::int64_t pair = begin; pair < end; ++pair)
-      body(Head{.tokens = s[1], .features = s[4], .sample = pair / s[2], .head = pair % s[2], .heads = s[2]}, own);
+    const auto head = [&](std::int64_t pair) {
+      return Head{.tokens = s[1], .features = s[4], .sample = pair / s[2], .head = pair % s[2], .heads = s[2]};
+    };
+    for (std::int64_t pair = begin; pair < end; ++pair) body(head(pair), head(std::min(pair + 1, end - 1)), own);
   });
 }
 
@@ -217,9 +237,10 @@ void AttentionKernelsOn<cpu::Context>::attention(const Tensor& qkv, double scale
   const cpu::DropoutFactors factors(dropout);
   visit_floating(qkv.dtype(), "attention", [&]<class T>(T) {
     using C = Compute<T>;
-    cpu::for_each_head<C>(qkv, AttentionPass::forward, workspace, [&](const cpu::Head& head, C* scratch) {
-      cpu::attend<T>(head, scale, factors, qkv.as<const T>(), scratch, y.as<T>(), log_sums.as<C>());
-    });
+    cpu::for_each_head<C>(
+        qkv, AttentionPass::forward, workspace, [&](const cpu::Head& head, const cpu::Head& next, C* scratch) {
+          cpu::attend<T>(head, next, scale, factors, qkv.as<const T>(), scratch, y.as<T>(), log_sums.as<C>());
+        });
   });
 }
 
@@ -230,10 +251,11 @@ void AttentionKernelsOn<cpu::Context>::attention_backward(const Tensor& qkv, dou
   const cpu::DropoutFactors factors(dropout);
   visit_floating(qkv.dtype(), "attention", [&]<class T>(T) {
     using C = Compute<T>;
-    cpu::for_each_head<C>(qkv, AttentionPass::backward, workspace, [&](const cpu::Head& head, C* scratch) {
-      cpu::attend_backward<T>(head, scale, factors, qkv.as<const T>(), log_sums.as<const C>(), dy.as<const T>(),
-                              scratch, dqkv.as<T>());
-    });
+    cpu::for_each_head<C>(qkv, AttentionPass::backward, workspace,
+                          [&](const cpu::Head& head, const cpu::Head& next, C* scratch) {
+                            cpu::attend_backward<T>(head, next, scale, factors, qkv.as<const T>(),
+                                                    log_sums.as<const C>(), dy.as<const T>(), scratch, dqkv.as<T>());
+                          });
   });
 }
 

@@ -7,9 +7,10 @@
 
 namespace heddle::cpu {
 
-/// Matrices of the compute type: [T, D] for queries, keys, values and the output or its gradient, in the backward pass
-/// also for the gradients of queries, keys and values; [T, T] for scores, in the backward pass also for their
-/// gradients; [T] for the factors of dropout, in the forward pass also for the inverse sums of exponentials.
+/// Matrices of the compute type: [T, T] for scores, in the backward pass also for their gradients; [T] for the factors
+/// of dropout, in the forward pass also for the inverse sums of exponentials. For 16-bit tensors also copies [T, D] of
+/// queries, keys, values and the output or its gradient, in the backward pass also of the gradients of queries, keys
+/// and values.
 struct AttentionScratch {
   std::int64_t vectors;  // elements of a [T, D]
   std::int64_t scores;   // elements of a [T, T]
