@@ -107,6 +107,7 @@ void describe_sized_vit(Describer& d, ModelConfig& config) {
   d.field("features", config.vit.features, between(1, 65536), "size of a token");
   d.field("blocks", config.vit.blocks, between(1, 1000), "number of blocks");
   d.field("heads", config.vit.heads, between(1, 65536), "heads of attention, which share the features evenly");
+  d.field("class_token", config.vit.class_token, "compute the embedding from a class token, not from all tokens");
 }
 
 void describe_torchvision_vit(Describer& d, ModelConfig& config) {

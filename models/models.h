@@ -80,6 +80,7 @@ struct VitConfig {
   double attention_dropout = 0;  // AttentionOptions::dropout of every block
   double drop_path = 0.1;        // of the last block; it rises linearly from 0
   double mask_ratio = 0;         // share of the tokens that training leaves out of the blocks
+  bool class_token = false;      // the embedding is computed from a class token, not from all tokens
 };
 
 /// How the layers are divided into pipeline stages.

@@ -106,23 +106,31 @@ ModelSpec make_vit(const ModelConfig& config, const ImageShape& image) {
   const TokenMasking masking{.tokens = tokens, .ratio = vit.mask_ratio};
   const bool masks = vit.mask_ratio > 0;
   if (masks) model.then("mask", MaskTokens::spec(masking));
+  if (vit.class_token) model.then("cls_token", ClassToken::spec(vit.features));
   for (std::int64_t block = 0; block < vit.blocks; ++block) {
     const double share = vit.blocks > 1 ? static_cast<double>(block) / static_cast<double>(vit.blocks - 1) : 0;
     model.begin_block();
     builder.block(fmt::format("blocks.{}", block), share * vit.drop_path);
   }
   model.end_blocks();
+  const auto linear_and_norm = [&](int number, std::int64_t in, std::int64_t out) {
+    builder.linear(fmt::format("feature.{}", number), in, out, false);
+    model.then(
+        fmt::format("feature.{}", number + 1),
+        BatchNorm::spec({.channels = out, .epsilon = feature_epsilon, .synchronized = config.synchronized_norms}));
+  };
+  if (vit.class_token) {
+    // The other tokens end here: masked ones need not return, and the norm treats each token by itself.
+    model.then("first_token", FirstToken::spec());
+    builder.norm("norm");
+    linear_and_norm(0, vit.features, config.embedding);
+    return std::move(model);
+  }
   builder.norm("norm");
   if (masks) model.then("mask_token", RestoreTokens::spec(masking, vit.features));
   model.then("flatten", Flatten::spec());
-  const auto batch_norm = [&](std::int64_t channels) {
-    return BatchNorm::spec(
-        {.channels = channels, .epsilon = feature_epsilon, .synchronized = config.synchronized_norms});
-  };
-  builder.linear("feature.0", tokens * vit.features, vit.features, false);
-  model.then("feature.1", batch_norm(vit.features));
-  builder.linear("feature.2", vit.features, config.embedding, false);
-  model.then("feature.3", batch_norm(config.embedding));
+  linear_and_norm(0, tokens * vit.features, vit.features);
+  linear_and_norm(2, vit.features, config.embedding);
   return std::move(model);
 }
 

@@ -85,6 +85,8 @@ MODELS = {
             32, None),
     'masked_vit': ({'type': 'vit', 'features': 32, 'blocks': 2, 'heads': 4, 'patch': 5, 'mask_ratio': 0.3,
                     'embedding': 16}, 32, None),
+    'vit_with_class_token': ({'type': 'vit', 'features': 32, 'blocks': 2, 'heads': 4, 'patch': 5, 'mask_ratio': 0.3,
+                              'class_token': True, 'embedding': 16}, 32, None),
     'vit_b_16': ({'type': 'vit_b_16', 'embedding': 16}, 32, lambda m: m.vit_b_16(num_classes=16, image_size=32)),
     'attention': ({'type': 'layers', 'layers': ATTENTION}, 32, None),
     'class_token': ({'type': 'layers', 'layers': CLASS_TOKEN}, 32, None),

@@ -1,5 +1,7 @@
 // Vision transformers that mask tokens in training: every layout masks those that the serial run masks (conventions 2
 // and 4).
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "models/models.h"
@@ -10,12 +12,17 @@ namespace heddle::test::masked_tokens_test {
 namespace {
 
 /// 16 tokens, of which each sample keeps 11.
-ModelSpec masked_vit(double mask_ratio = 0.3) {
-  return make_model(
-      {.type = ModelType::vit,
-       .embedding = 6,
-       .vit = {.features = 8, .blocks = 2, .heads = 2, .patch = 2, .drop_path = 0.2, .mask_ratio = mask_ratio}},
-      {3, 8, 8});
+ModelSpec masked_vit(double mask_ratio = 0.3, bool class_token = false) {
+  return make_model({.type = ModelType::vit,
+                     .embedding = 6,
+                     .vit = {.features = 8,
+                             .blocks = 2,
+                             .heads = 2,
+                             .patch = 2,
+                             .drop_path = 0.2,
+                             .mask_ratio = mask_ratio,
+                             .class_token = class_token}},
+                    {3, 8, 8});
 }
 
 ModelPointer shared(ModelSpec model) {
@@ -63,6 +70,20 @@ TEST_CASE("pipeline stages and recomputation change no bit of a training with ma
   Layout recomputed = stages("1f1b", 2, 4);
   recomputed.pipeline.recompute_layers = {"*"};
   check_same_bits(experiment, model, recomputed, {Mesh(), 4});
+}
+
+TEST_CASE("a class token makes the embedding out of the tokens that a mask leaves, in every layout") {
+  ModelSpec model = masked_vit(0.3, true);
+  const std::vector<std::string> names = model.parameter_names();
+  CHECK(std::ranges::count(names, "cls_token") == 1);
+  CHECK(std::ranges::count(names, "mask_token") == 0);
+  CHECK(model.sample(model.last_value()) == Shape{6});
+  const Experiment experiment = small_experiment(20, 32, 6, DType::f64);
+  CHECK(train(experiment, shared(model), {Mesh(), 1}, 2).losses !=
+        train(experiment, shared(masked_vit()), {Mesh(), 1}, 2).losses);
+  check_same_bits(small_experiment(20, 32, 6, DType::f32), shared(model), stages("zb_h1", 3, 4), {Mesh(), 4});
+  model.place("*", {.kind = Parallel::data, .over = Axis::tp});
+  check_against_reference(experiment, shared(std::move(model)), {Mesh(2, 1, 2), 2});
 }
 
 TEST_CASE("plan counts what a training with masked tokens holds and sends, and these are less than without a mask") {
