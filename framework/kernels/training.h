@@ -1,11 +1,26 @@
 // Kernels of a training step: random fills, dropout, gradient norms, optimizer updates.
 #pragma once
 
+#include <span>
+
 #include "framework/scalars/draw.h"
 #include "framework/scalars/optimizer_step.h"
 #include "framework/tensors/tensor.h"
 
 namespace heddle {
+
+/// A weight and what sgd steps it with. Its gradient has its type, velocity, which is undefined if momentum = 0, its
+/// compute type.
+struct SgdWeight {
+  SgdStep step;
+  Tensor gradient, weight, velocity{};
+};
+
+/// The same for AdamW; mean and square have the compute type.
+struct AdamWWeight {
+  AdamWStep step;
+  Tensor gradient, weight, mean, square;
+};
 
 class TrainingKernels {
  public:
@@ -24,13 +39,12 @@ class TrainingKernels {
   /// Every element into [-bound, bound].
   virtual void clamp(Tensor& x, double bound) const = 0;
 
-  /// With g = gradient + weight_decay * weight: velocity = momentum * velocity + g; weight -= learning_rate * velocity,
-  /// or with Nesterov learning_rate * (g + momentum * velocity). velocity is undefined if momentum = 0. A weight and
-  /// its gradient have one type, optimizer state its compute type.
-  virtual void sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const = 0;
+  /// For each weight, with g = gradient + weight_decay * weight: velocity = momentum * velocity + g; weight -=
+  /// learning_rate * velocity, or with Nesterov learning_rate * (g + momentum * velocity). A GPU steps many weights in
+  /// one launch.
+  virtual void sgd(std::span<const SgdWeight> weights) const = 0;
   /// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
-  virtual void adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
-                     Tensor& square) const = 0;
+  virtual void adamw(std::span<const AdamWWeight> weights) const = 0;
 };
 
 /// The kernels of one backend, which defines each of them for its own Context (framework/backends/kernels_on.h).
@@ -46,9 +60,8 @@ class TrainingKernelsOn final : public TrainingKernels {
                Tensor& y) const override;
   void add_squared_norm(const Tensor& x, Tensor& result) const override;
   void clamp(Tensor& x, double bound) const override;
-  void sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight, Tensor& velocity) const override;
-  void adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
-             Tensor& square) const override;
+  void sgd(std::span<const SgdWeight> weights) const override;
+  void adamw(std::span<const AdamWWeight> weights) const override;
 
  private:
   Context& context_;

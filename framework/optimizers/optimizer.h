@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -91,9 +92,14 @@ class Optimizer {
   virtual std::vector<State> state() const = 0;
 
  protected:
-  /// Applies the step `step`, whose constants are given, to one weight. `scale`: what the gradient is multiplied by.
-  virtual void update(std::size_t index, std::int64_t step, const OptimizerStep& constants, const Tensor& gradient,
-                      double scale) = 0;
+  /// A weight that takes a step. `scale`: what the gradient is multiplied by.
+  struct Update {
+    std::size_t index;
+    OptimizerStep constants;
+    Tensor gradient;
+    double scale;
+  };
+  virtual void update(std::int64_t step, std::span<const Update> updates) = 0;
   /// One tensor of zeros for each weight, of its compute type, or of its own type if it is rounded stochastically.
   std::vector<Tensor> zeros() const;
   std::vector<State> named(const std::string& prefix, const std::vector<Tensor>& tensors) const;

@@ -190,6 +190,7 @@ struct SgdUpdate {
   T learning_rate, momentum, weight_decay;
   bool nesterov;
 
+  SgdUpdate() = default;
   explicit SgdUpdate(const SgdStep& step)
       : learning_rate(static_cast<T>(step.learning_rate)),
         momentum(static_cast<T>(step.momentum)),
@@ -210,6 +211,7 @@ template <class T>
 struct AdamWUpdate {
   T decay, beta1, beta2, epsilon, rate, root_correction;
 
+  AdamWUpdate() = default;
   explicit AdamWUpdate(const AdamWStep& step)
       : decay(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
         beta1(static_cast<T>(step.beta1)),

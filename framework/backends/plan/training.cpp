@@ -33,15 +33,16 @@ void TrainingKernelsOn<plan::Context>::clamp(Tensor& x, double /*bound*/) const 
 }
 
 template <>
-void TrainingKernelsOn<plan::Context>::sgd(const SgdStep& /*step*/, const Tensor& gradient, Tensor& weight,
-                                           Tensor& velocity) const {
-  context_.counter.kernel((velocity.defined() ? 6 : 4) * weight.numel(), gradient, weight, weight, velocity, velocity);
+void TrainingKernelsOn<plan::Context>::sgd(std::span<const SgdWeight> weights) const {
+  for (const auto& [step, gradient, weight, velocity] : weights)
+    context_.counter.kernel((velocity.defined() ? 6 : 4) * weight.numel(), gradient, weight, weight, velocity,
+                            velocity);
 }
 
 template <>
-void TrainingKernelsOn<plan::Context>::adamw(const AdamWStep& /*step*/, const Tensor& gradient, Tensor& weight,
-                                             Tensor& mean, Tensor& square) const {
-  context_.counter.kernel(14 * weight.numel(), gradient, weight, weight, mean, mean, square, square);
+void TrainingKernelsOn<plan::Context>::adamw(std::span<const AdamWWeight> weights) const {
+  for (const auto& [step, gradient, weight, mean, square] : weights)
+    context_.counter.kernel(14 * weight.numel(), gradient, weight, weight, mean, mean, square, square);
 }
 
 }  // namespace heddle

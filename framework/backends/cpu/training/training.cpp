@@ -54,6 +54,49 @@ void for_uniform_draws(std::int64_t count, const DrawWindow& window, const DrawK
       [&](std::int64_t element, std::int64_t length, float* draws) { stream.uniforms(element, length, draws); }, body);
 }
 
+template <class T>
+void sgd_as(const SgdWeight& stepped) {
+  using C = Compute<T>;
+  const SgdUpdate<C> update(stepped.step);
+  const T* const g = stepped.gradient.as<const T>();
+  T* const w = stepped.weight.as<T>();
+  C* const v = stepped.velocity.defined() ? stepped.velocity.as<C>() : nullptr;
+  parallel_for(stepped.weight.numel(), default_grain / 2, [=](std::int64_t begin, std::int64_t end) {
+    if (v == nullptr) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i)
+        assign(w[i], update.without_momentum(static_cast<C>(g[i]), static_cast<C>(w[i])));
+      return;
+    }
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      C kept = v[i];
+      assign(w[i], update(static_cast<C>(g[i]), static_cast<C>(w[i]), kept));
+      v[i] = kept;
+    }
+  });
+}
+
+template <class T>
+void adamw_as(const AdamWWeight& stepped) {
+  using C = Compute<T>;
+  const AdamWUpdate<C> update(stepped.step);
+  const T* const g = stepped.gradient.as<const T>();
+  T* const w = stepped.weight.as<T>();
+  C* const m = stepped.mean.as<C>();
+  C* const s = stepped.square.as<C>();
+  parallel_for(stepped.weight.numel(), default_grain / 4, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      C first = m[i];
+      C second = s[i];
+      assign(w[i], update(static_cast<C>(g[i]), static_cast<C>(w[i]), first, second));
+      m[i] = first;
+      s[i] = second;
+    }
+  });
+}
+
 }  // namespace
 
 }  // namespace heddle::cpu
@@ -133,52 +176,14 @@ void TrainingKernelsOn<cpu::Context>::clamp(Tensor& x, double bound) const {
 }
 
 template <>
-void TrainingKernelsOn<cpu::Context>::sgd(const SgdStep& step, const Tensor& gradient, Tensor& weight,
-                                          Tensor& velocity) const {
-  visit_floating(weight.dtype(), "sgd", [&]<class T>(T) {
-    using C = Compute<T>;
-    const SgdUpdate<C> update(step);
-    const T* const g = gradient.as<const T>();
-    T* const w = weight.as<T>();
-    C* const v = velocity.defined() ? velocity.as<C>() : nullptr;
-    cpu::parallel_for(weight.numel(), cpu::default_grain / 2, [=](std::int64_t begin, std::int64_t end) {
-      if (v == nullptr) {
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i)
-          cpu::assign(w[i], update.without_momentum(static_cast<C>(g[i]), static_cast<C>(w[i])));
-        return;
-      }
-#pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) {
-        C kept = v[i];
-        cpu::assign(w[i], update(static_cast<C>(g[i]), static_cast<C>(w[i]), kept));
-        v[i] = kept;
-      }
-    });
-  });
+void TrainingKernelsOn<cpu::Context>::sgd(std::span<const SgdWeight> weights) const {
+  for (const SgdWeight& w : weights) visit_floating(w.weight.dtype(), "sgd", [&]<class T>(T) { cpu::sgd_as<T>(w); });
 }
 
 template <>
-void TrainingKernelsOn<cpu::Context>::adamw(const AdamWStep& step, const Tensor& gradient, Tensor& weight, Tensor& mean,
-                                            Tensor& square) const {
-  visit_floating(weight.dtype(), "adamw", [&]<class T>(T) {
-    using C = Compute<T>;
-    const AdamWUpdate<C> update(step);
-    const T* const g = gradient.as<const T>();
-    T* const w = weight.as<T>();
-    C* const m = mean.as<C>();
-    C* const s = square.as<C>();
-    cpu::parallel_for(weight.numel(), cpu::default_grain / 4, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) {
-        C first = m[i];
-        C second = s[i];
-        cpu::assign(w[i], update(static_cast<C>(g[i]), static_cast<C>(w[i]), first, second));
-        m[i] = first;
-        s[i] = second;
-      }
-    });
-  });
+void TrainingKernelsOn<cpu::Context>::adamw(std::span<const AdamWWeight> weights) const {
+  for (const AdamWWeight& w : weights)
+    visit_floating(w.weight.dtype(), "adamw", [&]<class T>(T) { cpu::adamw_as<T>(w); });
 }
 
 }  // namespace heddle

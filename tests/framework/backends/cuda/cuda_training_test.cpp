@@ -68,10 +68,10 @@ TEST_CASE("Optimizers take the cpu's steps, with momentum and without") {
         const Tensor gradient = drawn(device, {count}, dtype, 1, skipped);
         Tensor weight = drawn(device, {count}, dtype, 2);
         Tensor velocity = drawn(device, {count}, type, 3);
-        Tensor none;
-        for (int i = 0; i < 2; ++i) device.backend().training().sgd(step, gradient, weight, velocity);
+        const TrainingKernels& kernels = device.backend().training();
+        for (int i = 0; i < 2; ++i) kernels.sgd(std::vector<SgdWeight>{{step, gradient, weight, velocity}});
         step.momentum = 0;
-        device.backend().training().sgd(step, gradient, weight, none);
+        kernels.sgd(std::vector<SgdWeight>{{step, gradient, weight}});
         return std::vector<Tensor>{weight, velocity};
       });
     check_agreement(name + " adamw", rounding_of(dtype), [&](Device& device) {
@@ -80,11 +80,54 @@ TEST_CASE("Optimizers take the cpu's steps, with momentum and without") {
       Tensor mean = room(device, {count}, type);
       Tensor square = room(device, {count}, type, skipped);
       for (const std::int64_t n : {1, 2})
-        device.backend().training().adamw({.learning_rate = 0.02, .weight_decay = 0.1, .step = n}, gradient, weight,
-                                          mean, square);
+        device.backend().training().adamw(std::vector<AdamWWeight>{
+            {{.learning_rate = 0.02, .weight_decay = 0.1, .step = n}, gradient, weight, mean, square}});
       return std::vector<Tensor>{weight, mean, square};
     });
   });
+}
+
+TEST_CASE("Optimizers step many weights of several sizes and types at once, each by its own rate") {
+  constexpr std::array types{DType::f32, DType::bf16, DType::f64};
+  const auto drawn_weights = [&](Device& device) {
+    std::vector<AdamWWeight> weights;
+    for (std::uint32_t i = 0; i < 400; ++i) {
+      const DType dtype = types[i % types.size()];
+      const std::int64_t count = i == 7 ? 3000001 : i * i % 701;
+      const AdamWStep step{.learning_rate = 0.01 * (1 + i % 5), .weight_decay = 0.1, .step = 1 + i % 3};
+      weights.push_back({step, drawn(device, {count}, dtype, 4 * i, i % 2), drawn(device, {count}, dtype, 4 * i + 1),
+                         room(device, {count}, compute_dtype(dtype)), room(device, {count}, compute_dtype(dtype))});
+    }
+    return weights;
+  };
+  for (const DType dtype : types) {
+    check_agreement(fmt::format("{} adamw", name_of(dtype)), rounding_of(dtype), [&](Device& device) {
+      const std::vector<AdamWWeight> weights = drawn_weights(device);
+      device.backend().training().adamw(weights);
+      std::vector<Tensor> changed;
+      for (const AdamWWeight& w : weights)
+        if (w.weight.dtype() == dtype) changed.insert(changed.end(), {w.weight, w.mean, w.square});
+      return changed;
+    });
+    check_agreement(fmt::format("{} sgd", name_of(dtype)), rounding_of(dtype), [&](Device& device) {
+      std::vector<SgdWeight> weights;
+      for (const AdamWWeight& w : drawn_weights(device)) {
+        const bool has_momentum = weights.size() % 4 > 0;
+        weights.push_back({{.learning_rate = w.step.learning_rate, .momentum = has_momentum ? 0.9 : 0},
+                           w.gradient,
+                           w.weight,
+                           has_momentum ? w.mean : Tensor()});
+      }
+      device.backend().training().sgd(weights);
+      std::vector<Tensor> changed;
+      for (const SgdWeight& w : weights) {
+        if (w.weight.dtype() != dtype) continue;
+        changed.push_back(w.weight);
+        if (w.velocity.defined()) changed.push_back(w.velocity);
+      }
+      return changed;
+    });
+  }
 }
 
 TEST_CASE("Moments of many channels merge as the cpu's do, and groups of none leave running statistics") {
