@@ -87,13 +87,19 @@ C* widened_row(const Tensor& x, const Tensor& scale, std::int64_t row, C* buffer
   return values;
 }
 
-/// The scale of a row of 8-bit integers that is to hold these values. Compared as integers: a NaN is the largest.
+/// The bits of the largest magnitude. Compared as integers: a NaN is the largest.
 template <class C>
-float row_scale(const C* values, std::int64_t columns) {
+std::uint32_t largest_bits(const C* values, std::int64_t columns) {
   std::uint32_t largest = 0;
   for (std::int64_t i = 0; i < columns; ++i)
     largest = std::max(largest, bits_of(static_cast<float>(values[i])) & 0x7FFFFFFFU);
-  return scale_of(float_of(largest));
+  return largest;
+}
+
+/// The scale of a row of 8-bit integers that is to hold these values.
+template <class C>
+float row_scale(const C* values, std::int64_t columns) {
+  return scale_of(float_of(largest_bits(values, columns)));
 }
 
 /// Writes a row of x (and its scale); narrow types round to nearest.
@@ -119,6 +125,13 @@ void round_row(const C* values, std::int64_t columns, float unit, const std::uin
 }
 template <class C>
 void round_row(const C* values, std::int64_t columns, float /*unit*/, const std::uint16_t* draws, BFloat16* to) {
+  // What round_to_bf16 gives where no draw can carry a value past the largest finite one.
+  if (largest_bits(values, columns) < 0x7F7F0000U) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < columns; ++i)
+      to[i].bits = static_cast<std::uint16_t>((bits_of(static_cast<float>(values[i])) + draws[i]) >> 16);
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) to[i].bits = round_to_bf16(static_cast<float>(values[i]), draws[i]);
 }
@@ -160,68 +173,76 @@ void apply(const SgdMap& map, std::int64_t columns, C* weight, C* velocity) {
   }
 }
 
+/// The gradient by an element of a row, from its product with the embeddings' gradients.
+template <class C>
+struct RowGradient {
+  const C* product;
+  C along, inverse;  // as in normalized_gradient; 0 and 1 if the row is not normalised
+  C most, factor;
+
+  C operator()(std::int64_t i, C weight) const {
+    const C gradient = (product[i] - weight * along) * inverse;
+    return factor * (gradient > most ? most : gradient < -most ? -most : gradient);
+  }
+};
+
 /// The gradients of rows, as a step and a norm take them.
 template <class C>
 class Gradients {
  public:
   Gradients(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound, double factor)
-      : rows_(rows),
-        inverse_(inverse_norm.defined() ? inverse_norm.as<const C>() : nullptr),
+      : columns_(rows.shape().back()),
+        inverse_(inverse_norm.defined() ? inverse_norm.as<C>() : nullptr),
         products_(products),
         most_(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
-        factor_(static_cast<C>(factor)) {}
+        factor_(static_cast<C>(factor)) {
+    if (!products.defined()) zeros_.resize(static_cast<std::size_t>(columns_));
+  }
 
-  /// The gradient of row i, which has these weights.
-  void row(std::int64_t i, const C* weight, C* to) const {
-    const std::int64_t columns = rows_.shape().back();
-    const C* const product = row_of<const C>(products_, i);
-    if (product == nullptr) {
-      std::fill_n(to, columns, C(0));
-      return;
-    }
-    if (inverse_ != nullptr)
-      normalized_gradient(weight, product, columns, inverse_[i], to);
-    else
-      std::copy_n(product, columns, to);
-    if (factor_ == C(1) && std::isinf(most_)) return;
-    for (std::int64_t k = 0; k < columns; ++k) {
-      const C bounded = to[k] > most_ ? most_ : to[k] < -most_ ? -most_ : to[k];
-      to[k] = factor_ * bounded;
-    }
+  /// Row i, which has these weights.
+  RowGradient<C> row(std::int64_t i, const C* weight) const {
+    RowGradient<C> gradient{.product = zeros_.data(), .along = 0, .inverse = 1, .most = most_, .factor = factor_};
+    if (!products_.defined()) return gradient;
+    gradient.product = row_of<C>(products_, i);
+    if (inverse_ == nullptr) return gradient;
+    gradient.inverse = inverse_[i];
+    gradient.along = along_row(weight, gradient.product, columns_, inverse_[i]);
+    return gradient;
   }
 
  private:
-  const Tensor& rows_;
+  std::int64_t columns_;
   const C* inverse_;
   const Tensor& products_;
+  std::vector<C> zeros_;
   C most_;
   C factor_;
 };
 
 template <class C>
-void update_row(const SgdUpdate<C>& update, std::int64_t columns, const C* gradient, const C* weight, C* to,
-                C* velocity, C* /*square*/) {
+void update_row(const SgdUpdate<C>& update, std::int64_t columns, const RowGradient<C>& gradient, const C* weight,
+                C* to, C* velocity, C* /*square*/) {
   if (velocity == nullptr) {
 #pragma omp simd  // `to` may be `weight`
-    for (std::int64_t i = 0; i < columns; ++i) to[i] = update.without_momentum(gradient[i], weight[i]);
+    for (std::int64_t i = 0; i < columns; ++i) to[i] = update.without_momentum(gradient(i, weight[i]), weight[i]);
     return;
   }
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) {
     C kept = velocity[i];
-    to[i] = update(gradient[i], weight[i], kept);
+    to[i] = update(gradient(i, weight[i]), weight[i], kept);
     velocity[i] = kept;
   }
 }
 
 template <class C>
-void update_row(const AdamWUpdate<C>& update, std::int64_t columns, const C* gradient, const C* weight, C* to, C* mean,
-                C* square) {
+void update_row(const AdamWUpdate<C>& update, std::int64_t columns, const RowGradient<C>& gradient, const C* weight,
+                C* to, C* mean, C* square) {
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) {
     C first = mean[i];
     C second = square[i];
-    to[i] = update(gradient[i], weight[i], first, second);
+    to[i] = update(gradient(i, weight[i]), weight[i], first, second);
     mean[i] = first;
     square[i] = second;
   }
@@ -236,7 +257,6 @@ void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, co
   Tensor no_scale;
   parallel_for(rows.shape()[0], rows_per_thread(columns), [&](std::int64_t begin, std::int64_t end) {
     const auto size = static_cast<std::size_t>(columns);
-    std::vector<C> gradient(size);
     std::vector<C> weight(size);
     std::vector<C> before(size);
     std::vector<C> momentum(size);
@@ -253,10 +273,10 @@ void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, co
         fetch_row(table.momentum, selected[i + 1]);
       }
       const C* const values = widened_row(rows, no_scale, i, before.data());
-      gradients.row(i, values, gradient.data());
+      const RowGradient<C> gradient = gradients.row(i, values);
       C* const to = is_narrow(table.weight) ? weight.data() : row_of<C>(table.weight, row);
       C* const kept = table.momentum.defined() ? widened_row(table.momentum, no_scale, row, momentum.data()) : nullptr;
-      update_row(update, columns, gradient.data(), values, to, kept, row_of<C>(table.square, row));
+      update_row(update, columns, gradient, values, to, kept, row_of<C>(table.square, row));
       store(table.weight, table.scale, row, to, RoundedState::weight);
       store(table.momentum, no_scale, row, kept, RoundedState::momentum);
       if (table.taken.defined()) table.taken.as<std::int32_t>()[row] = static_cast<std::int32_t>(step.taken);
@@ -297,6 +317,11 @@ void ClassRowKernelsOn<cpu::Context>::load(const ClassTable& table, const ClassS
       std::vector<C> buffer(static_cast<std::size_t>(rows.defined() ? 0 : columns));
       for (std::int64_t i = begin; i < end; ++i) {
         if (selection.index.defined() && i + 1 < end) cpu::fetch_row(table.weight, selected[i + 1]);
+        if (!rows.defined() && table.weight.dtype() == DType::bf16) {
+          inverse_norm.as<C>()[i] =
+              cpu::inverse_norm_of<C>(cpu::row_of<const BFloat16>(table.weight, selected[i]), columns, epsilon);
+          continue;
+        }
         C* const to = rows.defined() ? cpu::row_of<C>(rows, i) : buffer.data();
         const C* const values = cpu::widened_row(table.weight, table.scale, selected[i], to);
         if (rows.defined() && values != to) std::copy_n(values, columns, to);
@@ -349,15 +374,14 @@ void ClassRowKernelsOn<cpu::Context>::add_squared_gradient(const Tensor& rows, c
     const cpu::Gradients<C> gradients(rows, inverse_norm, products, bound, 1);
     std::vector<double> squares(static_cast<std::size_t>(rows.shape()[0]));
     cpu::parallel_for(rows.shape()[0], cpu::rows_per_thread(columns), [&](std::int64_t begin, std::int64_t end) {
-      std::vector<C> gradient(static_cast<std::size_t>(columns));
-      std::vector<C> weight(static_cast<std::size_t>(columns));
+      std::vector<C> buffer(static_cast<std::size_t>(columns));
       for (std::int64_t i = begin; i < end; ++i) {
-        gradients.row(i, cpu::widened_row(rows, no_scale, i, weight.data()), gradient.data());
-        squares[static_cast<std::size_t>(i)] =
-            cpu::stretched_sum<double>(0, columns, [g = gradient.data()](std::int64_t k) {
-              const auto value = static_cast<double>(g[k]);
-              return value * value;
-            });
+        const C* const weight = cpu::widened_row(rows, no_scale, i, buffer.data());
+        const cpu::RowGradient<C> gradient = gradients.row(i, weight);
+        squares[static_cast<std::size_t>(i)] = cpu::stretched_sum<double>(0, columns, [&](std::int64_t k) {
+          const auto value = static_cast<double>(gradient(k, weight[k]));
+          return value * value;
+        });
       }
     });
     for (const double square : squares) *result.as<double>() += square;

@@ -45,8 +45,7 @@ class DrawStream {
   /// 16 bits per element, as `rounding_draw` places them: the words as they lie in memory.
   void rounding(RoundedState state, std::int64_t element, std::int64_t count, std::uint16_t* to) const {
     in_groups<RoundingDraw::group>(element, count, to, [this, state](std::int64_t group, std::uint16_t* draws) {
-      const PhiloxBlocks blocks = sixteen(first_rounding_block(state, static_cast<std::uint64_t>(group)));
-      std::memcpy(draws, blocks.word, sizeof blocks.word);
+      stream_.draw(first_rounding_block(state, static_cast<std::uint64_t>(group)), draws);
     });
   }
 
@@ -58,7 +57,7 @@ class DrawStream {
 
   PhiloxBlocks sixteen(std::uint64_t first) const {
     PhiloxBlocks blocks;
-    stream_.draw(first, blocks);
+    stream_.draw(first, &blocks);
     return blocks;
   }
 

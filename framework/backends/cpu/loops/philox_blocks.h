@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -24,29 +25,80 @@ class PhiloxStream {
  public:
   PhiloxStream(std::uint32_t key0, std::uint32_t key1, std::uint32_t word2, std::uint32_t word3)
       : word2_(word2), word3_(word3) {
-    for (Wide* const keys : round_keys_) {
-      keys[0] = Wide{} + std::uint64_t{key0};
-      keys[1] = Wide{} + std::uint64_t{key1};
+    for (std::uint64_t* const keys : round_keys_) {
+      keys[0] = key0;
+      keys[1] = key1;
       key0 += 0x9E3779B9;
       key1 += 0xBB67AE85;
     }
   }
 
-  /// Blocks first .. first + 15: `philox` of each. `first` is a multiple of 16, so that they share the upper half of
-  /// their numbers.
-  void draw(std::uint64_t first, PhiloxBlocks& blocks) const {
+  /// Blocks first .. first + 15: `philox` of each, as a PhiloxBlocks at any address. `first` is a multiple of 16, so
+  /// that they share the upper half of their numbers.
+  void draw(std::uint64_t first, void* blocks) const {
+#ifdef __AVX2__
+    if (has_avx512) return draw_eight(first, blocks);
+#endif
     for (int i = 0; i < PhiloxBlocks::count; i += 8) {
       const std::uint64_t low = (first & 0xFFFFFFFFU) + static_cast<std::uint64_t>(i);
       const FourBlocks even = four(Wide{0, 2, 4, 6} + low, first >> 32);
       const FourBlocks odd = four(Wide{1, 3, 5, 7} + low, first >> 32);
       for (int k = 0; k < 4; ++k) {
         const Wide both = (even.word[k] & 0xFFFFFFFFU) | (odd.word[k] << 32);
-        std::memcpy(&blocks.word[k][i], &both, sizeof both);
+        std::memcpy(word_of(blocks, k, i), &both, sizeof both);
       }
     }
   }
 
  private:
+  /// Word k of block i.
+  static void* word_of(void* blocks, int k, int i) {
+    return static_cast<std::byte*>(blocks) + (k * PhiloxBlocks::count + i) * static_cast<int>(sizeof(std::uint32_t));
+  }
+
+#ifdef __AVX2__
+  static inline const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
+
+  using Wider = std::uint64_t __attribute__((vector_size(64)));
+  // _mm512_mul_epu32 itself makes g++ 12 warn of an uninitialised value.
+  [[gnu::target("avx512f")]] static Wider product(Wider a, std::uint64_t factor) {
+    return reinterpret_cast<Wider>(
+        _mm512_maskz_mul_epu32(0xFF, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(Wider{} + factor)));
+  }
+  [[gnu::target("avx512f")]] static Wider exclusive_or(Wider a, Wider b, Wider c) {
+    return reinterpret_cast<Wider>(_mm512_ternarylogic_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b),
+                                                             reinterpret_cast<__m512i>(c), 0x96));
+  }
+
+  /// `draw` with eight lanes, and with both exclusive ors of a word in one instruction.
+  [[gnu::target("avx512f")]] void draw_eight(std::uint64_t first, void* blocks) const {
+    Wider halves[2][4];
+    for (std::uint64_t half = 0; half < 2; ++half) {
+      Wider* const c = halves[half];
+      c[0] = Wider{0, 2, 4, 6, 8, 10, 12, 14} + (first & 0xFFFFFFFFU) + half;
+      c[1] = Wider{} + (first >> 32);
+      c[2] = Wider{} + word2_;
+      c[3] = Wider{} + word3_;
+#pragma GCC unroll 10
+      for (const auto& keys : round_keys_) {
+        const Wider product0 = product(c[0], factor0);
+        const Wider product1 = product(c[2], factor1);
+        c[0] = exclusive_or(product1 >> 32, c[1], Wider{} + keys[0]);
+        c[2] = exclusive_or(product0 >> 32, c[3], Wider{} + keys[1]);
+        c[1] = product1;
+        c[3] = product0;
+      }
+    }
+    for (int k = 0; k < 4; ++k) {
+      const Wider both = (halves[0][k] & 0xFFFFFFFFU) | (halves[1][k] << 32);
+      std::memcpy(word_of(blocks, k, 0), &both, sizeof both);
+    }
+  }
+#endif
+
+  static constexpr std::uint64_t factor0 = 0xD2511F53;
+  static constexpr std::uint64_t factor1 = 0xCD9E8D57;
+
   // A word of each block in the lower half of a lane. The upper halves have no meaning until two such vectors are
   // interleaved, the lower half of each lane first.
   using Wide = std::uint64_t __attribute__((vector_size(32)));
@@ -69,8 +121,8 @@ class PhiloxStream {
     FourBlocks c{{numbers, Wide{} + high, Wide{} + word2_, Wide{} + word3_}};
 #pragma GCC unroll 10
     for (const auto& keys : round_keys_) {
-      const Wide product0 = product(c.word[0], 0xD2511F53);
-      const Wide product1 = product(c.word[2], 0xCD9E8D57);
+      const Wide product0 = product(c.word[0], factor0);
+      const Wide product1 = product(c.word[2], factor1);
       c = {{(product1 >> 32) ^ c.word[1] ^ keys[0], product1, (product0 >> 32) ^ c.word[3] ^ keys[1], product0}};
     }
     return c;
@@ -78,7 +130,7 @@ class PhiloxStream {
 
   std::uint64_t word2_;
   std::uint64_t word3_;
-  Wide round_keys_[10][2];
+  std::uint64_t round_keys_[10][2];
 };
 
 }  // namespace heddle::cpu
