@@ -164,10 +164,11 @@ HEDDLE_HOST_DEVICE inline double normal_draw(const PhiloxBlock& block, std::uint
   return normal_from_bits(block.word[first], block.word[first + 1]);
 }
 
-/// a * b + c. On a GPU it is rounded once wherever it stands, so that all kernels of one formula give the same bits.
+/// a * b + c, rounded once wherever it stands if the machine can, so that all kernels of one formula give the same
+/// bits: where c is a product, compilers would choose which of the two products is rounded.
 template <class T>
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T multiply_add(T a, T b, T c) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) || defined(__FMA__)
   return std::fma(a, b, c);
 #else
   return a * b + c;
