@@ -117,9 +117,12 @@ void describe_torchvision_vit(Describer& d, ModelConfig& config) {
 }
 
 ModelSpec make_vit_b_16(const ModelConfig& config, const ImageShape& image) {
-  return make_torchvision_vit(
-      {.features = 768, .blocks = 12, .heads = 12, .patch = 16, .attention_dropout = config.vit.attention_dropout},
-      config, image);
+  return make_torchvision_vit({.features = 768,
+                               .blocks = 12,
+                               .heads = 12,
+                               .patch = vit_b_16_patch,
+                               .attention_dropout = config.vit.attention_dropout},
+                              config, image);
 }
 
 void describe_layers(Describer& d, ModelConfig& config) {

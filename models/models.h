@@ -125,6 +125,12 @@ inline std::int64_t embedding_size(const ModelSpec& model) {
   return model.sample(model.last_value())[0];
 }
 
+inline constexpr std::int64_t vit_b_16_patch = 16;
+
+/// The part of an image that a model reads, from its upper left corner: as in InsightFace and torchvision, a vision
+/// transformer does not read pixels that do not fill a patch.
+ImageShape read_part(const ModelConfig& config, const ImageShape& image);
+
 // The families of models.
 ModelSpec make_mlp(const ModelConfig& config, const ImageShape& image);
 /// He et al. 2016, in torchvision's form and with its parameter names.
@@ -138,8 +144,8 @@ ModelSpec make_vgg(const ModelConfig& config, const ImageShape& image);
 ModelSpec make_iresnet(const ModelConfig& config, const ImageShape& image);
 /// Chen et al. 2018, in InsightFace's form and with its parameter names.
 ModelSpec make_mobilefacenet(const ModelConfig& config, const ImageShape& image);
-/// InsightFace's vision transformer for faces (Dosovitskiy et al. 2021; An et al. 2022), with its parameter names. It
-/// has no class token: the embedding is computed from all tokens.
+/// InsightFace's vision transformer for faces (Dosovitskiy et al. 2021; An et al. 2022), with its parameter names. The
+/// embedding is computed from all tokens, or with `class_token` from that token alone.
 ModelSpec make_vit(const ModelConfig& config, const ImageShape& image);
 /// The vision transformer of Dosovitskiy et al. 2021 with a class token, in torchvision's form and with its parameter
 /// names; its last linear layer gives the embedding. It reads the sizes and attention_dropout of `vit`.

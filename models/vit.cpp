@@ -96,6 +96,25 @@ class VitBuilder {
 
 }  // namespace
 
+ImageShape read_part(const ModelConfig& config, const ImageShape& image) {
+  std::int64_t patch = 1;
+  switch (config.type) {
+    case ModelType::vit_t:
+    case ModelType::vit_s:
+    case ModelType::vit_b:
+    case ModelType::vit_l:
+    case ModelType::vit:
+      patch = config.vit.patch;
+      break;
+    case ModelType::vit_b_16:
+      patch = vit_b_16_patch;
+      break;
+    default:
+      break;
+  }
+  return {.channels = image.channels, .height = image.height / patch * patch, .width = image.width / patch * patch};
+}
+
 ModelSpec make_vit(const ModelConfig& config, const ImageShape& image) {
   const VitConfig vit = sized(config);
   VitBuilder builder(image, vit);

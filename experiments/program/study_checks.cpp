@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "experiments/training/experiment_checks.h"
 #include "framework/backends/backend.h"
 #include "framework/error.h"
+#include "models/models.h"
 
 namespace heddle {
 
@@ -46,6 +49,19 @@ void settle(Experiment& experiment, bool is_bf16_fast) {
 
 }  // namespace
 
+void warn_of_unread_pixels(Study<Experiment>& study) {
+  for (const StudyVariant& member : study.variants) {
+    const ImageShape image = image_shape(member.root.data);
+    const ImageShape read = read_part(member.root.model, image);
+    const bool is_whole = read.height == image.height && read.width == image.width;
+    if (is_whole || read.height == 0 || read.width == 0) continue;  // the model itself refuses smaller images
+    std::string warning = fmt::format(
+        "model.patch: {} x {} of the {} x {} pixels of an image are read, because the others do not fill a patch",
+        read.height, read.width, image.height, image.width);
+    if (std::ranges::count(study.warnings, warning) == 0) study.warnings.push_back(std::move(warning));
+  }
+}
+
 bool is_bf16_fast_here() {
   static const bool is_fast = make_backend("cpu")->linear_algebra().is_bf16_fast();
   return is_fast;
@@ -59,6 +75,7 @@ Study<Experiment> checked(Study<Experiment> study, bool is_bf16_fast) {
     resolve_paths(member.root);
   }
   for (StudyVariant& member : study.variants) settle(member.root, is_bf16_fast);
+  warn_of_unread_pixels(study);
   return study;
 }
 

@@ -21,8 +21,11 @@ inline constexpr std::int64_t rows_of_gpu_tile = 65'536;
 /// resolved for this one.
 Study<Experiment> checked(Study<Experiment> study, bool is_bf16_fast = is_bf16_fast_here());
 
-/// The same for a variant that is only planned. Its clock and transport do not matter; the plan counts the bytes on its
-/// own device.
+/// Adds a warning where a model leaves out pixels of the images, once for each size.
+void warn_of_unread_pixels(Study<Experiment>& study);
+
+/// The same as `checked` for a variant that is only planned. Its clock and transport do not matter; the plan counts the
+/// bytes on its own device.
 void prepare_plan(StudyVariant& member);
 
 }  // namespace heddle

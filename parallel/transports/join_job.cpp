@@ -18,6 +18,8 @@ namespace {
 constexpr const char* restarts_variable = "HEDDLE_RESTARTS";
 constexpr const char* first_size_variable = "HEDDLE_FIRST_WORLD_SIZE";
 constexpr const char* listen_host_variable = "HEDDLE_LISTEN_HOST";
+// Set by ./heddle, which starts a program again that was killed.
+constexpr const char* started_again_variable = "HEDDLE_STARTED_AGAIN";
 
 /// The environment variables by which a launcher gives each process its place in the job.
 struct LauncherVariables {
@@ -72,7 +74,8 @@ std::optional<Launch> launch_of_environment() {
                   .local_rank = local_rank_in(names.local_rank),
                   .restarts = number_in(restarts_variable).value_or(0),
                   .first_size = number_in(first_size_variable),
-                  .listen_host = listen_host != nullptr ? listen_host : ""};
+                  .listen_host = listen_host != nullptr ? listen_host : "",
+                  .was_started_again = std::getenv(started_again_variable) != nullptr};
   }
   return {};
 }
@@ -103,6 +106,7 @@ void set_launch(const RankAssignment& assignment) {
   set(restarts_variable, fmt::format("{}", assignment.restarts));
   if (!assignment.listen_host.empty()) set(listen_host_variable, assignment.listen_host);
   ::unsetenv("LOCAL_RANK");  // it counts the processes of the first start
+  ::unsetenv(started_again_variable);
 }
 
 std::string start_of_job(int processes) {

@@ -30,7 +30,7 @@ def restarts(folder):
 
 
 class FaultsOfOneMachine(Faults):
-    names = ["rank_killed", "leader_killed", "killed_and_not_elastic", "paused", "stopped", "terminated", "killed_while_saving",
+    names = ["rank_killed", "leader_killed", "leader_lost", "killed_and_not_elastic", "paused", "stopped", "terminated", "killed_while_saving",
              "damaged_checkpoint", "full_disk_for_a_while", "variant_on_full_disk", "full_disk"]
     whole = {}
 
@@ -53,10 +53,16 @@ class FaultsOfOneMachine(Faults):
 
     def rank_killed(self):
         """kill -9 of a rank other than 0 of an elastic job, whose launcher starts it again"""
+        return self.comes_back(self.rng.randrange(1, RANKS))
+
+    def leader_killed(self):
+        """kill -9 of rank 0 of an elastic job, whose launcher starts it again: another rank leads"""
+        return self.comes_back(0)
+
+    def comes_back(self, rank):
         whole = self.reference()
         job = self.started("--elastic", "--set", "elastic.wait=60")  # it is not waited for longer than it takes
         job.wait_for_step(self.some_step())
-        rank = self.rng.randrange(1, RANKS)
         os.kill(job.program(rank), signal.SIGKILL)
         codes = job.codes()
         expect(codes == [0] * RANKS, f"{codes}: {job.errors()}")
@@ -66,14 +72,16 @@ class FaultsOfOneMachine(Faults):
         expect(found[0]["ranks"] == RANKS, f"{found[0]['ranks']} ranks went on")
         return True, found[0]["seconds"]
 
-    def leader_killed(self):
-        """kill -9 of rank 0 of an elastic job: another rank leads, on a smaller mesh"""
+    def leader_lost(self):
+        """kill -9 of rank 0 of an elastic job, and of its launcher: another rank leads, on a smaller mesh"""
         whole = self.reference()
         job = self.started("--elastic")
         job.wait_for_step(self.some_step())
-        os.kill(job.program(0), signal.SIGKILL)
+        program = job.program(0)
+        job.processes[0].kill()
+        os.kill(program, signal.SIGKILL)
         codes = job.codes()
-        expect(codes == [4] + [0] * (RANKS - 1), f"{codes}: {job.errors()}")
+        expect(codes == [-signal.SIGKILL] + [0] * (RANKS - 1), f"{codes}: {job.errors()}")
         found = restarts(job.out)
         expect(len(found) == 1 and found[0]["ranks"] == 2 and "rank 0" in found[0]["why"], f"restarts: {found}")
         trained = losses(job.out)

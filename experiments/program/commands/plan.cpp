@@ -165,6 +165,9 @@ int plan_command(const PlanCommand& command, const Console& console) {
     devices.push_back(member.root.device);
     prepare_plan(member);
   }
+  study.warnings.clear();  // those of the file have been printed
+  warn_of_unread_pixels(study);
+  print_warnings(study, console);
   std::optional<ResultsFolder> folder;
   if (!command.out.empty()) {
     Study<Experiment> written = study;  // a plan of the written experiment is the same plan

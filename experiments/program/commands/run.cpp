@@ -134,6 +134,7 @@ void open_results(const RunCommand& command, const std::filesystem::path& path, 
     throw;
   }
   if (command.elastic) check_goes_on(path);
+  if (command.elastic && !restart_of_environment()) forget_leader(path);
   if (!command.replace) return;
   // A restart before the first checkpoint must not find those that are to be replaced.
   if (command.elastic)
@@ -259,7 +260,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
                                .observer = &reporter};
     finish_if_it_throws([&] {
       const auto run_once = [&] { return run_variant(member.root, member.name, settings); };
-      run.variants.push_back(command.elastic ? run_or_restart(*job, member.root.elastic, prepared.preferred_ranks,
+      run.variants.push_back(command.elastic ? run_or_restart(*job, member.root.elastic, prepared.preferred_ranks, path,
                                                               signals.interruption(), console, run_once)
                                              : run_once());
     });
@@ -327,6 +328,9 @@ void add_run(CLI::App& app, CommandCall& call) {
   app.callback([&call, command] {
     call.is_elastic = command->elastic;
     try {
+      if (const std::optional<Launch> launch = launch_of_environment();
+          command->elastic && launch && launch->was_started_again)
+        find_leader(results_path(*command, read_study<Experiment>(command->file, command->sets)));
       call.code = run_command(*command, call.console, call.join());
     } catch (const RankAssigned& found) {
       Restart restart = restart_of_environment().value_or(Restart());  // of which this one is a part

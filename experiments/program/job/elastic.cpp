@@ -6,14 +6,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include <unistd.h>
 
 #include "experiments/training/ranks/unix_time.h"
 #include "experiments/training/ranks/world_options.h"
+#include "framework/description/printable.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
+#include "framework/files/atomic_file.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
+#include "parallel/transports/processes/tcp/tcp_socket.h"
 
 namespace heddle {
 
@@ -52,7 +56,64 @@ std::vector<std::string> arguments_to_continue() {
   return arguments;
 }
 
+std::filesystem::path leader_file(const std::filesystem::path& results) {
+  return results / "leader.txt";
+}
+
+void write_leader(const std::filesystem::path& results, const LeaderAddress& leader, const Console& console) {
+  try {
+    write_file_atomically(leader_file(results), fmt::format("{} {}\n", leader.host, leader.port));
+  } catch (const Error& error) {
+    console.err << fmt::format("{}: processes that are started again cannot find this one\n", error.what());
+  }
+}
+
+/// Nothing if there is no such file, or if it is damaged.
+std::optional<LeaderAddress> read_leader(const std::filesystem::path& results) {
+  std::ifstream file(leader_file(results));
+  LeaderAddress leader;
+  if (!(file >> leader.host >> leader.port)) return {};
+  return leader;
+}
+
+/// Whether something listens there.
+bool answers(const LeaderAddress& leader) {
+  try {
+    const TcpAddress address = TcpSocket::resolve(leader.host, leader.port);
+    return TcpSocket::try_connect(address, TcpSocket::Clock::now() + std::chrono::seconds(2)).is_open();
+  } catch (const Error&) {
+    return false;  // no such host
+  }
+}
+
 }  // namespace
+
+void find_leader(const std::filesystem::path& results) {
+  const std::optional<Launch> launch = launch_of_environment();
+  const std::optional<RendezvousAddress> first = rendezvous_address_of_environment();
+  if (!launch || !first) return;
+  const auto end = TcpSocket::Clock::now() + rendezvous_timeouts_of_environment().timeout;
+  for (;;) {
+    std::optional<LeaderAddress> leader = read_leader(results);
+    if (leader && !answers(*leader)) leader.reset();
+    if (!leader && launch->rank > 0 && answers({first->host, first->port})) return;
+    if (leader) {
+      ::setenv("MASTER_ADDR", leader->host.c_str(), 1);
+      ::setenv("MASTER_PORT", fmt::format("{}", leader->port).c_str(), 1);
+      return;
+    }
+    if (TcpSocket::Clock::now() >= end)
+      fail<RankFailed>("rank {} was started again, and no process leads the job: {} {}", launch->rank,
+                       printable(leader_file(results).string()),
+                       read_leader(results) ? "names one that does not respond" : "names none");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+void forget_leader(const std::filesystem::path& results) {
+  std::error_code ignored;  // a file that cannot be removed names a process that does not respond
+  std::filesystem::remove(leader_file(results), ignored);
+}
 
 std::optional<Restart> restart_of_environment() {
   const char* const time = std::getenv(time_variable);
@@ -90,8 +151,8 @@ void check_goes_on(const std::filesystem::path& results) {
 }
 
 VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
-                             const Interruption& interruption, const Console& console,
-                             const std::function<VariantResult()>& run) {
+                             const std::filesystem::path& results, const Interruption& interruption,
+                             const Console& console, const std::function<VariantResult()>& run) {
   const std::optional<Restart> last = restart_of_environment();
   const bool may_restart = (last ? last->number : 0) < config.restarts;
   // A failure of a process that is still there, such as too little memory, would only happen again.
@@ -115,7 +176,8 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferre
   console.err << fmt::format("{}; the other processes restart the job\n", why) << std::flush;
   const double failed_at = unix_seconds();
   const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(config.wait));
-  const std::optional<RankAssignment> assignment = job.regroup(wait, preferred_ranks);
+  const std::optional<RankAssignment> assignment =
+      job.regroup(wait, preferred_ranks, [&](const LeaderAddress& leader) { write_leader(results, leader, console); });
   if (!assignment || interruption.signal != 0) fail<RankFailed>("{}", why);
   restart_as(*assignment, {.number = assignment->restarts, .why = why, .failed_at = failed_at});
 }

@@ -110,8 +110,9 @@ bool Job::is_whole() const {
   return engine_->is_whole();
 }
 
-std::optional<RankAssignment> Job::regroup(std::chrono::milliseconds wait, int preferred_ranks) {
-  return engine_->wire().regroup(engine_->missing(), wait, preferred_ranks);
+std::optional<RankAssignment> Job::regroup(std::chrono::milliseconds wait, int preferred_ranks,
+                                           const std::function<void(const LeaderAddress&)>& on_lead) {
+  return engine_->wire().regroup(engine_->missing(), wait, preferred_ranks, on_lead);
 }
 
 void Job::leave(int code) {

@@ -21,6 +21,18 @@ struct Launch {
   std::optional<int> first_size{};
   /// The address at which the process listens, if a restart has decided that.
   std::string listen_host{};
+  /// Whether the process takes the place of one that has ended. The others have met elsewhere then, even if it is rank
+  /// 0, and assign it a rank when they restart.
+  bool was_started_again = false;
+
+  /// Whether the other processes connect to this one.
+  bool leads() const { return rank == 0 && !was_started_again; }
+};
+
+/// Where the process listens that leads a restart, as the others reach it.
+struct LeaderAddress {
+  std::string host;
+  std::uint16_t port = 0;
 };
 
 /// The rank of a process in a job that restarts, and the address of the rendezvous of that job.

@@ -325,4 +325,31 @@ TEST_CASE("explain reports what does not fit, and where") {
   CHECK(call({"explain", "--placements", "best"}, two_layers()).code == 2);
 }
 
+TEST_CASE("explain, plan and run say once which pixels a vision transformer does not read") {
+  Json experiment = two_layers();
+  experiment.erase("mesh");
+  experiment["data"]["image"] = {1, 8, 11};
+  experiment["model"] = {{"type", "vit"}, {"features", 8}, {"blocks", 1}, {"heads", 2}, {"patch", 3}, {"embedding", 4}};
+  experiment["train"]["save"] = false;
+  experiment["variants"] = {{{"name", "a"}, {"patch", Json::object()}}, {{"name", "b"}, {"patch", {{"seed", 5}}}}};
+  const std::string warning =
+      "heddle: warning: model.patch: 6 x 9 of the 8 x 11 pixels of an image are read, because the others do not fill a "
+      "patch\n";
+  const Scratch folder;
+  const std::vector<std::vector<std::string>> commands{
+      {"explain"}, {"plan"}, {"run", "--out", (folder / "out").string()}};
+  for (const std::vector<std::string>& command : commands) {
+    const Called called = call(command, experiment);
+    CHECK_MESSAGE(called.code == 0, called.err);
+    const std::size_t at = called.err.find(warning);
+    CHECK(at != std::string::npos);
+    CHECK(called.err.find("warning", at + warning.size()) == std::string::npos);
+  }
+  experiment["data"]["image"] = {1, 9, 9};
+  CHECK(call({"plan"}, experiment).err.find("warning") == std::string::npos);
+  experiment["model"] = {{"type", "vit_b_16"}};
+  experiment["data"]["image"] = {1, 16, 40};
+  CHECK(call({"plan"}, experiment).err.find("16 x 32 of the 16 x 40 pixels") != std::string::npos);
+}
+
 }  // namespace heddle::test::explain_test

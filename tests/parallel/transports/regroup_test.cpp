@@ -48,14 +48,15 @@ class ElasticJob {
   void kill_unseen(int p) { wires_[static_cast<std::size_t>(p)].reset(); }
   Wire& wire(int p) { return *wires_[static_cast<std::size_t>(p)]; }
   const std::set<int>& lost() const { return lost_; }
+  void set_on_lead(std::function<void(const LeaderAddress&)> on_lead) { on_lead_ = std::move(on_lead); }
 
   /// The assignments of the processes that are left, by their old ranks.
   std::map<int, RankAssignment> regroup(milliseconds wait, int preferred_ranks) {
     std::map<int, std::future<RankAssignment>> running;
     for (std::size_t p = 0; p < wires_.size(); ++p)
       if (wires_[p] != nullptr)
-        running[static_cast<int>(p)] =
-            std::async(std::launch::async, [=, this] { return *wires_[p]->regroup(lost_, wait, preferred_ranks); });
+        running[static_cast<int>(p)] = std::async(
+            std::launch::async, [=, this] { return *wires_[p]->regroup(lost_, wait, preferred_ranks, on_lead_); });
     std::map<int, RankAssignment> assignments;
     for (auto& [p, assigned] : running) assignments[p] = assigned.get();
     return assignments;
@@ -65,6 +66,7 @@ class ElasticJob {
   RendezvousAddress point_;
   std::vector<std::unique_ptr<Wire>> wires_;
   std::set<int> lost_;
+  std::function<void(const LeaderAddress&)> on_lead_;
 };
 
 std::vector<int> ranks_of(const std::map<int, RankAssignment>& assignments) {
@@ -77,7 +79,8 @@ std::vector<int> ranks_of(const std::map<int, RankAssignment>& assignments) {
 std::future<RankAssignment> started_again(int p, int n, const RendezvousAddress& point) {
   return std::async(std::launch::async, [=] {
     try {
-      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true}, point, {.timeout = seconds(20)}, secret);
+      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true, .was_started_again = true}, point,
+                        {.timeout = seconds(20)}, secret);
     } catch (const RankAssigned& found) {
       return found.assignment();
     }
@@ -118,7 +121,7 @@ TEST_CASE("regroup: the processes meet again at their leader's address, and can 
     again.push_back(std::async(std::launch::async, [&, p] {
       const Launch launch{.rank = p, .size = 2, .is_elastic = true, .restarts = leader.restarts};
       const auto wire = join_by_tcp(launch, {leader.host, leader.port}, {.timeout = seconds(20)}, secret);
-      return wire->regroup({}, seconds(20), 2);
+      return wire->regroup({}, seconds(20), 2, {});
     }));
   for (int p : {0, 1}) {
     const std::optional<RankAssignment> assigned = again[static_cast<std::size_t>(p)].get();
@@ -126,6 +129,29 @@ TEST_CASE("regroup: the processes meet again at their leader's address, and can 
     CHECK(assigned->rank == p);
     CHECK(assigned->restarts == 2);
   }
+}
+
+TEST_CASE("regroup: rank 0 that is started again comes back to the process that leads, which says where it listens") {
+  ElasticJob job(3);
+  job.kill(0);
+  std::promise<LeaderAddress> leads;
+  job.set_on_lead([&](const LeaderAddress& leader) { leads.set_value(leader); });
+  std::future<RankAssignment> back = std::async(std::launch::async, [&] {
+    const LeaderAddress leader = leads.get_future().get();
+    return started_again(0, 3, {leader.host, leader.port}).get();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const std::map<int, RankAssignment> assignments = job.regroup(seconds(60), 3);
+  CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
+  const RankAssignment assigned = back.get();
+  CHECK(assigned.rank == 1);  // the one that leads is rank 0 now
+  CHECK(ranks_of(assignments) == std::vector<int>{0, 2});
+  for (const auto& [old, other] : assignments) {
+    CHECK(other.size == 3);
+    CHECK(other.port == assigned.port);
+  }
+  CHECK(assigned.size == 3);
+  CHECK(assigned.restarts == 1);
 }
 
 TEST_CASE("regroup: a process that is started again gets its old rank, and nobody waits any longer") {
@@ -156,11 +182,11 @@ TEST_CASE("regroup: all that are left go on, also where fewer would be enough, o
   job.kill(1);
   std::future<std::optional<RankAssignment>> late = std::async(std::launch::async, [&] {
     std::this_thread::sleep_for(seconds(1));
-    return job.wire(3).regroup(job.lost(), milliseconds(0), 1);
+    return job.wire(3).regroup(job.lost(), milliseconds(0), 1, {});
   });
   std::future<std::optional<RankAssignment>> second =
-      std::async(std::launch::async, [&] { return job.wire(2).regroup(job.lost(), milliseconds(0), 1); });
-  const std::optional<RankAssignment> leader = job.wire(0).regroup(job.lost(), milliseconds(0), 1);
+      std::async(std::launch::async, [&] { return job.wire(2).regroup(job.lost(), milliseconds(0), 1, {}); });
+  const std::optional<RankAssignment> leader = job.wire(0).regroup(job.lost(), milliseconds(0), 1, {});
   CHECK(leader->size == 3);
   CHECK(second.get()->rank == 1);
   CHECK(late.get()->rank == 2);
@@ -243,8 +269,8 @@ TEST_CASE("regroup: a process that comes too late is turned away, and a job that
                        "the job has restarted without this process, which came too late", RankFailed);
   const std::unique_ptr<Wire> second =
       join_by_tcp({.rank = 1, .size = 2, .restarts = 1}, point, {.timeout = seconds(20)}, secret);
-  CHECK_FALSE(second->regroup({}, seconds(1), 1));
-  CHECK_FALSE(first.get()->regroup({}, seconds(1), 1));
+  CHECK_FALSE(second->regroup({}, seconds(1), 1, {}));
+  CHECK_FALSE(first.get()->regroup({}, seconds(1), 1, {}));
 }
 
 }  // namespace heddle::test

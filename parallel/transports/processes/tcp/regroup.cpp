@@ -27,6 +27,10 @@ class Regroup {
       : regrouping_(regrouping), listening_(listening), secret_(secret) {}
 
   RankAssignment lead() const;
+  LeaderAddress leader_address(int leader) const {
+    return {.host = leader == 0 ? regrouping_.leader_host : host_text(address(leader).host),
+            .port = ntohs(address(leader).port)};
+  }
   /// Nothing if that rank has ended. RankFailed if it is there and assigns no rank.
   std::optional<RankAssignment> follow(int leader) const;
 
@@ -37,11 +41,12 @@ class Regroup {
   bool is_left(int rank) const { return !regrouping_.lost.contains(rank); }
   std::chrono::milliseconds max_wait() const { return std::max(regrouping_.wait_for_lost, regrouping_.wait_for_left); }
   RankAssignment assignment(int rank, int size, int restarts, int leader) const {
+    const auto [host, port] = leader_address(leader);
     return {.rank = rank,
             .size = size,
             .restarts = restarts,
-            .host = leader == 0 ? regrouping_.leader_host : host_text(address(leader).host),
-            .port = ntohs(address(leader).port),
+            .host = host,
+            .port = port,
             .listen_host = host_text(listening_.local_address().host)};
   }
   TcpHello own_hello() const;
@@ -79,7 +84,7 @@ bool Regroup::is_member(const TcpHello& hello) const {
 /// Whether it can be a lost rank: at the first restart only a rank that is lost, later any rank of the first start.
 bool Regroup::was_started_again(const TcpHello& hello, const Others& others) const {
   const int first_size = regrouping_.launch.first_size.value_or(regrouping_.launch.size);
-  if (hello.job != 0 || hello.restarts != 0 || hello.size != first_size || hello.rank <= 0 || hello.rank >= first_size)
+  if (hello.job != 0 || hello.restarts != 0 || hello.size != first_size || hello.rank < 0 || hello.rank >= first_size)
     return false;
   if (regrouping_.launch.restarts == 0) return !is_left(hello.rank);
   const auto started_again = std::count_if(others.begin(), others.end(),
@@ -178,6 +183,7 @@ RankAssignment regroup(const Regrouping& regrouping, const TcpSocket& listening,
   const Regroup regroup(regrouping, listening, secret);
   for (int leader = 0; leader < regrouping.launch.rank; ++leader)
     if (const std::optional<RankAssignment> assignment = regroup.follow(leader)) return *assignment;
+  if (regrouping.on_lead) regrouping.on_lead(regroup.leader_address(regrouping.launch.rank));
   return regroup.lead();
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct Regrouping {
   /// How long the leader waits for the ranks that are left, at least: one may notice the failure so much later than
   /// another.
   std::chrono::milliseconds wait_for_left = std::chrono::seconds(10);
+  /// Called before this process leads, if it does.
+  std::function<void(const LeaderAddress&)> on_lead{};
 };
 
 /// Every process of the job that is left calls it, and listens at its address all the while. The new ranks are in the

@@ -47,7 +47,9 @@ class Rendezvous {
  private:
   TcpSocket& socket(int p) { return sockets_[static_cast<std::size_t>(p)]; }
   TcpHello& hello_of(int p) { return hellos_[static_cast<std::size_t>(p)]; }
-  std::string leader() const { return "rank 0 at " + to_string(address_); }
+  std::string leader() const {
+    return (launch_.was_started_again ? "the process that leads at " : "rank 0 at ") + to_string(address_);
+  }
   void note(const std::string& what) const {
     if (timeouts_.on_note) timeouts_.on_note(what);
   }
@@ -149,7 +151,7 @@ void Rendezvous::choose_interface() {
   if (address_.interface.empty()) return;
   const std::vector<NetworkInterface> interfaces = network_interfaces();
   interface_ = chosen_interface(address_.interface, interfaces);
-  if (launch_.rank != 0 || leader_address_.host == interface_->host || is_loopback(leader_address_)) return;
+  if (!launch_.leads() || leader_address_.host == interface_->host || is_loopback(leader_address_)) return;
   for (const NetworkInterface& other : interfaces)
     if (other.host == leader_address_.host)
       fail<InputError>(
@@ -172,7 +174,7 @@ void Rendezvous::fill_own_hello() {
   mine.size = launch_.size;
   mine.restarts = launch_.restarts;
   mine.is_elastic = launch_.is_elastic ? 1 : 0;
-  if (launch_.rank == 0) mine.job = std::bit_cast<std::array<std::uint64_t, 4>>(JobSecret::draw_nonce())[0] | 1;
+  if (launch_.leads()) mine.job = std::bit_cast<std::array<std::uint64_t, 4>>(JobSecret::draw_nonce())[0] | 1;
   mine.address = {interface_ ? interface_->host : 0, listening_.local_address().port};
   (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);
 }
@@ -346,7 +348,7 @@ RendezvousResult rendezvous(const Launch& launch, const RendezvousAddress& addre
   if (launch.rank < 0 || launch.rank >= launch.size)
     fail<InputError>("RANK: expected one of [0, {}), got {}", launch.size, launch.rank);
   Rendezvous rendezvous(launch, address, timeouts, secret);
-  if (launch.rank == 0)
+  if (launch.leads())
     rendezvous.run_leader();
   else
     rendezvous.join_leader();

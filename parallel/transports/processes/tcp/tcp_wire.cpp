@@ -90,8 +90,8 @@ class TcpWire : public Wire {
     return std::make_unique<TcpTransfer>(connection(from), std::move(elements), false);
   }
 
-  std::optional<RankAssignment> regroup(const std::set<int>& lost, std::chrono::milliseconds wait,
-                                        int preferred_ranks) override {
+  std::optional<RankAssignment> regroup(const std::set<int>& lost, std::chrono::milliseconds wait, int preferred_ranks,
+                                        const std::function<void(const LeaderAddress&)>& on_lead) override {
     if (!listening_.is_open()) return {};
     disconnect(std::chrono::seconds(1));
     return heddle::regroup({.launch = launch_,
@@ -100,7 +100,8 @@ class TcpWire : public Wire {
                             .addresses = addresses_,
                             .lost = lost,
                             .wait_for_lost = wait,
-                            .preferred_ranks = preferred_ranks},
+                            .preferred_ranks = preferred_ranks,
+                            .on_lead = on_lead},
                            listening_, secret_);
   }
   void leave() override { disconnect(std::chrono::seconds(10)); }
