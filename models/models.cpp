@@ -116,6 +116,8 @@ void describe_torchvision_vit(Describer& d, ModelConfig& config) {
   describe_attention_dropout(d, "attention_dropout", config.vit.attention_dropout);
 }
 
+constexpr std::int64_t vit_b_16_patch = 16;
+
 ModelSpec make_vit_b_16(const ModelConfig& config, const ImageShape& image) {
   return make_torchvision_vit({.features = 768,
                                .blocks = 12,
@@ -194,6 +196,12 @@ void describe_layout(Describer& d, ModelConfig& config) {
 
 void describe_model(Describer& d, ModelConfig& config) {
   tagged(d, "model", config.type, model_table, config, "the backbone, from images to embeddings", describe_layout);
+}
+
+ImageShape pixels_read(const ModelConfig& config, const ImageShape& image) {
+  const auto make = model_table[config.type].make;
+  const std::int64_t patch = make == make_vit ? config.vit.patch : make == make_vit_b_16 ? vit_b_16_patch : 1;
+  return {.channels = image.channels, .height = image.height / patch * patch, .width = image.width / patch * patch};
 }
 
 ModelSpec make_model(const ModelConfig& config, const ImageShape& image) {

@@ -125,11 +125,9 @@ inline std::int64_t embedding_size(const ModelSpec& model) {
   return model.sample(model.last_value())[0];
 }
 
-inline constexpr std::int64_t vit_b_16_patch = 16;
-
 /// The part of an image that a model reads, from its upper left corner: as in InsightFace and torchvision, a vision
 /// transformer does not read pixels that do not fill a patch.
-ImageShape read_part(const ModelConfig& config, const ImageShape& image);
+ImageShape pixels_read(const ModelConfig& config, const ImageShape& image);
 
 // The families of models.
 ModelSpec make_mlp(const ModelConfig& config, const ImageShape& image);

@@ -96,25 +96,6 @@ class VitBuilder {
 
 }  // namespace
 
-ImageShape read_part(const ModelConfig& config, const ImageShape& image) {
-  std::int64_t patch = 1;
-  switch (config.type) {
-    case ModelType::vit_t:
-    case ModelType::vit_s:
-    case ModelType::vit_b:
-    case ModelType::vit_l:
-    case ModelType::vit:
-      patch = config.vit.patch;
-      break;
-    case ModelType::vit_b_16:
-      patch = vit_b_16_patch;
-      break;
-    default:
-      break;
-  }
-  return {.channels = image.channels, .height = image.height / patch * patch, .width = image.width / patch * patch};
-}
-
 ModelSpec make_vit(const ModelConfig& config, const ImageShape& image) {
   const VitConfig vit = sized(config);
   VitBuilder builder(image, vit);
@@ -142,7 +123,7 @@ ModelSpec make_vit(const ModelConfig& config, const ImageShape& image) {
     // The other tokens end here: masked ones need not return, and the norm treats each token by itself.
     model.then("first_token", FirstToken::spec());
     builder.norm("norm");
-    linear_and_norm(0, vit.features, config.embedding);
+    linear_and_norm(2, vit.features, config.embedding);
     return std::move(model);
   }
   builder.norm("norm");

@@ -51,8 +51,13 @@ void settle(Experiment& experiment, bool is_bf16_fast) {
 
 void warn_of_unread_pixels(Study<Experiment>& study) {
   for (const StudyVariant& member : study.variants) {
-    const ImageShape image = image_shape(member.root.data);
-    const ImageShape read = read_part(member.root.model, image);
+    ImageShape image;
+    try {
+      image = image_shape(member.root.data);
+    } catch (const InputError&) {
+      continue;  // `check` reports it
+    }
+    const ImageShape read = pixels_read(member.root.model, image);
     const bool is_whole = read.height == image.height && read.width == image.width;
     if (is_whole || read.height == 0 || read.width == 0) continue;  // the model itself refuses smaller images
     std::string warning = fmt::format(

@@ -9,8 +9,8 @@
 
 namespace heddle {
 
-/// A weight and what sgd steps it with. Its gradient has its type, velocity, which is undefined if momentum = 0, its
-/// compute type.
+/// A weight and what sgd steps it with. The gradient has the type of the weight; the velocity has its compute type, and
+/// is undefined if momentum = 0.
 struct SgdWeight {
   SgdStep step;
   Tensor gradient, weight, velocity{};

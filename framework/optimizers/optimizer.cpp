@@ -73,7 +73,7 @@ void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<
     fail("optimizer: expected {} gradients, got {}", weights_.size(), gradients.size());
   if (!scales.empty() && scales.size() != weights_.size())
     fail("optimizer: expected {} scales, got {}", weights_.size(), scales.size());
-  std::vector<Update> updates;
+  std::vector<WeightStep> steps;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (!gradients[i].defined()) continue;
     TrainedWeight& trained = weights_[i];
@@ -89,10 +89,10 @@ void Optimizer::step(std::int64_t step, double learning_rate, const std::vector<
     const bool decays = config_.decay_norms_and_biases || !trained.is_norm_or_bias;
     const OptimizerStep constants = step_of(config_, step - trained.first_step, learning_rate * trained.rate_factor,
                                             decays ? config_.weight_decay : 0);
-    updates.push_back({i, constants, gradients[i], scale});
+    steps.push_back({i, constants, gradients[i], scale});
   }
-  update(step, updates);
-  for (const Update& each : updates) weights_[each.index].weight.storage()->changed();
+  update(step, steps);
+  for (const WeightStep& each : steps) weights_[each.index].weight.storage()->changed();
 }
 
 void Optimizer::set_first_step(const std::string& weight, std::int64_t step) {
@@ -160,9 +160,9 @@ class Sgd final : public Optimizer {
   std::vector<State> state() const override { return named("velocity", velocity_); }
 
  private:
-  void update(std::int64_t step, std::span<const Update> updates) override {
+  void update(std::int64_t step, std::span<const WeightStep> steps) override {
     std::vector<SgdWeight> stepped;
-    for (const auto& [index, constants, gradient, scale] : updates) {
+    for (const auto& [index, constants, gradient, scale] : steps) {
       const TrainedWeight& trained = weights_[index];
       const Tensor velocity = velocity_.empty() ? Tensor() : velocity_[index];
       if (trained.rounding)
@@ -187,9 +187,9 @@ class AdamW final : public Optimizer {
   }
 
  private:
-  void update(std::int64_t /*step*/, std::span<const Update> updates) override {
+  void update(std::int64_t /*step*/, std::span<const WeightStep> steps) override {
     std::vector<AdamWWeight> stepped;
-    for (const auto& [index, constants, gradient, scale] : updates)
+    for (const auto& [index, constants, gradient, scale] : steps)
       stepped.push_back(
           {std::get<AdamWStep>(constants), gradient, weights_[index].weight, mean_[index], square_[index]});
     if (!stepped.empty()) stepped.front().weight.device().backend().training().adamw(stepped);

@@ -93,13 +93,14 @@ class Optimizer {
 
  protected:
   /// A weight that takes a step. `scale`: what the gradient is multiplied by.
-  struct Update {
+  struct WeightStep {
     std::size_t index;
     OptimizerStep constants;
     Tensor gradient;
     double scale;
   };
-  virtual void update(std::int64_t step, std::span<const Update> updates) = 0;
+  /// Changes the weights and their state, in the step that counts from 0.
+  virtual void update(std::int64_t step, std::span<const WeightStep> steps) = 0;
   /// One tensor of zeros for each weight, of its compute type, or of its own type if it is rounded stochastically.
   std::vector<Tensor> zeros() const;
   std::vector<State> named(const std::string& prefix, const std::vector<Tensor>& tensors) const;

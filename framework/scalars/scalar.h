@@ -20,9 +20,9 @@ HEDDLE_HOST_DEVICE inline double exponential(double x) {
   return std::exp(x);
 }
 
-/// e^x within 1 ulp; where the result would be subnormal (x < -87.3), it is 0. A GPU has an instruction for most of it,
-/// and keeps subnormal results. Elsewhere it is computed without branches or calls: loops over it vectorise, as long as
-/// it is inlined, which large callers would otherwise refuse.
+/// e^x within 1.1 ulp; where the result would be subnormal (x < -87.3), it is 0. A GPU has an instruction for most of
+/// it, and keeps subnormal results. Elsewhere it is computed without branches or calls: loops over it vectorise, as
+/// long as it is inlined, which large callers would otherwise refuse.
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline float exponential(float x) {
 #ifdef __CUDA_ARCH__
   return expf(x);
@@ -164,21 +164,21 @@ HEDDLE_HOST_DEVICE inline double normal_draw(const PhiloxBlock& block, std::uint
   return normal_from_bits(block.word[first], block.word[first + 1]);
 }
 
-/// a * b + c, rounded once wherever it stands if the machine can, so that all kernels of one formula give the same
-/// bits: where c is a product, compilers would choose which of the two products is rounded.
+/// a * b + c, rounded once where the machine can, so that all kernels of one formula give the same bits: where c is a
+/// product, compilers would choose which of the two products is rounded.
 template <class T>
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T multiply_add(T a, T b, T c) {
-#if defined(__CUDA_ARCH__) || defined(__FMA__)
+#if defined(__CUDA_ARCH__) || defined(__FP_FAST_FMA)
   return std::fma(a, b, c);
 #else
   return a * b + c;
 #endif
 }
 
-/// a * b + c * d. On a GPU the second product is rounded.
+/// a * b + c * d, of which the second product is rounded where the machine rounds a * b + c once.
 template <class T>
 [[gnu::always_inline]] HEDDLE_HOST_DEVICE inline T add_products(T a, T b, T c, T d) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) || defined(__FP_FAST_FMA)
   return std::fma(a, b, c * d);
 #else
   return a * b + c * d;

@@ -151,6 +151,7 @@ int plan_command(const PlanCommand& command, const Console& console) {
   if (!command.budget.empty() && command.maximise.empty() && !command.search)
     fail<InputError>("plan: --budget is for --maximise and --search");
   Study<Experiment> study = read_study<Experiment>(command.file, command.sets);
+  warn_of_unread_pixels(study);
   print_warnings(study, console);
   if (command.search) {
     LayoutSearchCommand layouts = command.layouts;
@@ -165,9 +166,6 @@ int plan_command(const PlanCommand& command, const Console& console) {
     devices.push_back(member.root.device);
     prepare_plan(member);
   }
-  study.warnings.clear();  // those of the file have been printed
-  warn_of_unread_pixels(study);
-  print_warnings(study, console);
   std::optional<ResultsFolder> folder;
   if (!command.out.empty()) {
     Study<Experiment> written = study;  // a plan of the written experiment is the same plan

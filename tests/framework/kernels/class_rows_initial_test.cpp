@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/scalars/rounding.h"
+#include "framework/scalars/scalar.h"
 #include "framework/tensors/index_range.h"
 #include "tests/framework/kernels/class_tables.h"
 #include "tests/support/compare/close_to.h"
@@ -90,6 +92,32 @@ TEST_CASE("A row of zeros stays zero in eight bits, and a row that is not finite
   const std::vector<double> rows = load(table, {.size = 3}).rows.to_doubles();
   CHECK(std::all_of(rows.begin(), rows.begin() + columns, [](double value) { return value == 0; }));
   CHECK(std::none_of(rows.begin() + columns, rows.end(), [](double value) { return std::isfinite(value); }));
+}
+
+TEST_CASE("Rows in bf16 round each element by its draw, whether all are far below the largest number or not") {
+  Device device = make_device();
+  const double largest = std::numeric_limits<float>::max();
+  const std::vector<std::vector<double>> rarities{
+      {}, {largest}, {-largest, 3.3895e38}, {std::numeric_limits<double>::infinity()}, {std::nan(""), 1e-40}};
+  const auto count = static_cast<std::int64_t>(rarities.size());
+  std::vector<double> values = normal_values(count * columns, 11);
+  for (std::size_t row = 0; row < rarities.size(); ++row)
+    std::copy(rarities[row].begin(), rarities[row].end(), values.begin() + static_cast<std::ptrdiff_t>(row) * columns);
+  std::vector<double> gradient(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) gradient[i] = -values[i];
+  ClassTable table{.weight = Tensor::zeros(device, {count, columns}, DType::bf16), .momentum = {}};
+  const ClassStep step{.update = SgdStep{.learning_rate = 1}, .rounding = sgd_step().rounding};
+  const Tensor zeros = Tensor::zeros(device, {count, columns}, DType::f32);
+  device.backend().class_rows().step(table, {.size = count}, zeros, Tensor(),
+                                     tensor(device, {count, columns}, gradient, DType::f32), step);
+  const std::vector<BFloat16> rounded = table.weight.to_host<BFloat16>();
+  const PhiloxBlock words = purpose_key(step.rounding.key, step.rounding.purpose);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const RoundingDraw place = rounding_draw(RoundedState::weight, i);
+    const std::uint32_t draw =
+        (draw_block(words, step.rounding, place.block).word[place.word] >> place.shift) & 0xFFFFU;
+    CHECK(rounded[i].bits == round_to_bf16(static_cast<float>(values[i]), draw));
+  }
 }
 
 }  // namespace

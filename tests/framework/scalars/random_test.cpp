@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <set>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "framework/backends/cpu/loops/philox_blocks.h"
 #include "framework/scalars/scalar.h"
 #include "tests/support/devices.h"
 
@@ -23,6 +26,29 @@ TEST_CASE("Philox4x32-10 gives its published known answers") {
         Counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   CHECK(philox(Counter{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, Key{0xa4093822, 0x299f31d0}) ==
         Counter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+TEST_CASE("Sixteen blocks of Philox are the blocks one by one, in vectors of every width") {
+  const cpu::PhiloxStream stream(3, 0xFFFFFFFE, 5, 0x80000007);
+  std::vector<void (cpu::PhiloxStream::*)(std::uint64_t, void*) const> ways{&cpu::PhiloxStream::draw,
+                                                                            &cpu::PhiloxStream::draw_in_four_lanes};
+#ifdef __AVX2__
+  if (cpu::PhiloxStream::has_avx512) ways.push_back(&cpu::PhiloxStream::draw_in_eight_lanes);
+#endif
+  for (const auto draw : ways)
+    for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{0xFFFFFFF0}, (std::uint64_t{9} << 32) + 48}) {
+      std::vector<std::byte> memory(sizeof(cpu::PhiloxBlocks) + 2);
+      (stream.*draw)(first, memory.data() + 2);
+      cpu::PhiloxBlocks blocks;
+      std::memcpy(&blocks, memory.data() + 2, sizeof blocks);
+      for (std::uint64_t i = 0; i < 16; ++i) {
+        const std::uint64_t number = first + i;
+        const Counter expected =
+            philox(Counter{static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), 5, 0x80000007},
+                   Key{3, 0xFFFFFFFE});
+        for (std::size_t k = 0; k < 4; ++k) CHECK(blocks.word[k][i] == expected[k]);
+      }
+    }
 }
 
 TEST_CASE("A stream is a function of seed, purpose, step and index, and of nothing else") {

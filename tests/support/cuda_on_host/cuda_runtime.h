@@ -16,6 +16,7 @@
 #define __device__
 #define __global__
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static thread_local  // of the block that the calling thread runs
 
 struct dim3 {

@@ -54,40 +54,41 @@ void fetch(const Head& h, const T* vectors, std::int64_t token, std::int64_t par
   prefetch(vectors + h.at(token, parts), parts * h.features * static_cast<std::int64_t>(sizeof(T)));
 }
 
-/// The vectors of a head, so many for each token, as matrices [T, D] of the compute type: where they are, or copied.
+/// The vectors of a head, `parts` for each token, as matrices [T, D] of the compute type: where they are, or as the
+/// `copy`-th and the next of the copies.
 template <std::size_t parts, class T, class C>
-std::array<StridedMatrix<const C>, parts> operands(const Head& h, const T* from, C* copies) {
+std::array<StridedMatrix<const C>, parts> operands(const Head& h, const T* from, C* copies, std::int64_t copy = 0) {
   std::array<StridedMatrix<const C>, parts> matrices;
   for (std::size_t part = 0; part < parts; ++part) {
     const T* const first = from + h.at(0, parts) + static_cast<std::int64_t>(part) * h.features;
     if constexpr (std::is_same_v<T, C>) {
       matrices[part] = {first, h.stride(parts)};
     } else {
-      C* const copy = copies + static_cast<std::int64_t>(part) * h.tokens * h.features;
+      C* const to = copies + (copy + static_cast<std::int64_t>(part)) * h.tokens * h.features;
       for (std::int64_t t = 0; t < h.tokens; ++t)
         for (std::int64_t i = 0; i < h.features; ++i)
-          copy[t * h.features + i] = static_cast<C>(first[t * h.stride(parts) + i]);
-      matrices[part] = {copy, h.features};
+          to[t * h.features + i] = static_cast<C>(first[t * h.stride(parts) + i]);
+      matrices[part] = {to, h.features};
     }
   }
   return matrices;
 }
 
-/// Where matrices [T, D] are computed that end in the vectors of a head: there, or in `copies`, which `store` then
-/// converts.
+/// The destinations of a head's products: the vectors themselves, or copies, which `store` converts.
 template <std::size_t parts, class T, class C>
-std::array<StridedMatrix<C>, parts> results(const Head& h, T* to, C* copies) {
+std::array<StridedMatrix<C>, parts> results(const Head& h, T* to, C* copies, std::int64_t copy) {
   std::array<StridedMatrix<C>, parts> matrices;
   for (std::size_t part = 0; part < parts; ++part) {
     const auto index = static_cast<std::int64_t>(part);
     if constexpr (std::is_same_v<T, C>)
       matrices[part] = {to + h.at(0, parts) + index * h.features, h.stride(parts)};
     else
-      matrices[part] = {copies + index * h.tokens * h.features, h.features};
+      matrices[part] = {copies + (copy + index) * h.tokens * h.features, h.features};
   }
   return matrices;
 }
 
+/// Converts what `results` has given into the vectors of a head; nothing to do where it has given these.
 template <std::size_t parts, class T, class C>
 void store(const Head& h, const std::array<StridedMatrix<C>, parts>& matrices, T* to) {
   if constexpr (!std::is_same_v<T, C>)
@@ -146,7 +147,7 @@ void attend(const Head& h, const Head& next, double scale, const DropoutFactors&
   C* const factors = inverse_sums + h.tokens;
   C* const copies = factors + h.tokens;
   const auto [q, k, v] = operands<3>(h, qkv, copies);
-  const auto [result] = results<1>(h, y, copies + 3 * h.tokens * h.features);
+  const auto [result] = results<1>(h, y, copies, 3);
   outer(h, scale, q, k, scores);
   for (std::int64_t t = 0; t < h.tokens; ++t) {
     fetch(next, qkv, t, 3);
@@ -173,14 +174,13 @@ void attend(const Head& h, const Head& next, double scale, const DropoutFactors&
 template <class T, class C = Compute<T>>
 void attend_backward(const Head& h, const Head& next, double scale, const DropoutFactors& dropout, const T* qkv,
                      const C* log_sums, const T* dy, C* scratch, T* dqkv) {
-  const std::int64_t vectors = h.tokens * h.features;
   C* const shares = scratch;
   C* const gradients = shares + h.tokens * h.tokens;
   C* const factors = gradients + h.tokens * h.tokens;
   C* const copies = factors + h.tokens;
   const auto [q, k, v] = operands<3>(h, qkv, copies);
-  const auto [g] = operands<1>(h, dy, copies + 3 * vectors);
-  const auto [dq, dk, dv] = results<3>(h, dqkv, copies + 4 * vectors);
+  const auto [g] = operands<1>(h, dy, copies, 3);
+  const auto [dq, dk, dv] = results<3>(h, dqkv, copies, 4);
   outer(h, scale, q, k, shares);
   outer(h, 1, g, v, gradients);
   for (std::int64_t t = 0; t < h.tokens; ++t) {

@@ -177,11 +177,12 @@ void apply(const SgdMap& map, std::int64_t columns, C* weight, C* velocity) {
 template <class C>
 struct RowGradient {
   const C* product;
-  C along, inverse;  // as in normalized_gradient; 0 and 1 if the row is not normalised
+  bool is_normalised;
+  C along, inverse;  // of a normalised row: as in normalized_gradient
   C most, factor;
 
   C operator()(std::int64_t i, C weight) const {
-    const C gradient = (product[i] - weight * along) * inverse;
+    const C gradient = is_normalised ? (product[i] - weight * along) * inverse : product[i];
     return factor * (gradient > most ? most : gradient < -most ? -most : gradient);
   }
 };
@@ -192,7 +193,7 @@ class Gradients {
  public:
   Gradients(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound, double factor)
       : columns_(rows.shape().back()),
-        inverse_(inverse_norm.defined() ? inverse_norm.as<C>() : nullptr),
+        inverse_(inverse_norm.defined() ? inverse_norm.as<const C>() : nullptr),
         products_(products),
         most_(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
         factor_(static_cast<C>(factor)) {
@@ -201,13 +202,18 @@ class Gradients {
 
   /// Row i, which has these weights.
   RowGradient<C> row(std::int64_t i, const C* weight) const {
-    RowGradient<C> gradient{.product = zeros_.data(), .along = 0, .inverse = 1, .most = most_, .factor = factor_};
-    if (!products_.defined()) return gradient;
-    gradient.product = row_of<C>(products_, i);
-    if (inverse_ == nullptr) return gradient;
-    gradient.inverse = inverse_[i];
-    gradient.along = along_row(weight, gradient.product, columns_, inverse_[i]);
-    return gradient;
+    if (!products_.defined())
+      return {
+          .product = zeros_.data(), .is_normalised = false, .along = 0, .inverse = 1, .most = most_, .factor = factor_};
+    const C* const product = row_of<const C>(products_, i);
+    const bool is_normalised = inverse_ != nullptr;
+    const C inverse = is_normalised ? inverse_[i] : C(1);
+    return {.product = product,
+            .is_normalised = is_normalised,
+            .along = is_normalised ? projection_on_row(weight, product, columns_, inverse) : C(0),
+            .inverse = inverse,
+            .most = most_,
+            .factor = factor_};
   }
 
  private:
@@ -317,7 +323,7 @@ void ClassRowKernelsOn<cpu::Context>::load(const ClassTable& table, const ClassS
       std::vector<C> buffer(static_cast<std::size_t>(rows.defined() ? 0 : columns));
       for (std::int64_t i = begin; i < end; ++i) {
         if (selection.index.defined() && i + 1 < end) cpu::fetch_row(table.weight, selected[i + 1]);
-        if (!rows.defined() && table.weight.dtype() == DType::bf16) {
+        if (!rows.defined() && inverse_norm.defined() && table.weight.dtype() == DType::bf16) {  // without a copy
           inverse_norm.as<C>()[i] =
               cpu::inverse_norm_of<C>(cpu::row_of<const BFloat16>(table.weight, selected[i]), columns, epsilon);
           continue;

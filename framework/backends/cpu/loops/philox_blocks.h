@@ -37,8 +37,13 @@ class PhiloxStream {
   /// that they share the upper half of their numbers.
   void draw(std::uint64_t first, void* blocks) const {
 #ifdef __AVX2__
-    if (has_avx512) return draw_eight(first, blocks);
+    if (has_avx512) return draw_in_eight_lanes(first, blocks);
 #endif
+    draw_in_four_lanes(first, blocks);
+  }
+
+  // The same, in vectors of 32 bytes and, where `has_avx512`, of 64 bytes.
+  void draw_in_four_lanes(std::uint64_t first, void* blocks) const {
     for (int i = 0; i < PhiloxBlocks::count; i += 8) {
       const std::uint64_t low = (first & 0xFFFFFFFFU) + static_cast<std::uint64_t>(i);
       const FourBlocks even = four(Wide{0, 2, 4, 6} + low, first >> 32);
@@ -50,28 +55,9 @@ class PhiloxStream {
     }
   }
 
- private:
-  /// Word k of block i.
-  static void* word_of(void* blocks, int k, int i) {
-    return static_cast<std::byte*>(blocks) + (k * PhiloxBlocks::count + i) * static_cast<int>(sizeof(std::uint32_t));
-  }
-
 #ifdef __AVX2__
-  static inline const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
-
-  using Wider = std::uint64_t __attribute__((vector_size(64)));
-  // _mm512_mul_epu32 itself makes g++ 12 warn of an uninitialised value.
-  [[gnu::target("avx512f")]] static Wider product(Wider a, std::uint64_t factor) {
-    return reinterpret_cast<Wider>(
-        _mm512_maskz_mul_epu32(0xFF, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(Wider{} + factor)));
-  }
-  [[gnu::target("avx512f")]] static Wider exclusive_or(Wider a, Wider b, Wider c) {
-    return reinterpret_cast<Wider>(_mm512_ternarylogic_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b),
-                                                             reinterpret_cast<__m512i>(c), 0x96));
-  }
-
-  /// `draw` with eight lanes, and with both exclusive ors of a word in one instruction.
-  [[gnu::target("avx512f")]] void draw_eight(std::uint64_t first, void* blocks) const {
+  /// With both exclusive ors of a word in one instruction.
+  [[gnu::target("avx512f")]] void draw_in_eight_lanes(std::uint64_t first, void* blocks) const {
     Wider halves[2][4];
     for (std::uint64_t half = 0; half < 2; ++half) {
       Wider* const c = halves[half];
@@ -93,6 +79,27 @@ class PhiloxStream {
       const Wider both = (halves[0][k] & 0xFFFFFFFFU) | (halves[1][k] << 32);
       std::memcpy(word_of(blocks, k, 0), &both, sizeof both);
     }
+  }
+
+  static inline const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
+#endif
+
+ private:
+  /// Word k of block i.
+  static void* word_of(void* blocks, int k, int i) {
+    return static_cast<std::byte*>(blocks) + (k * PhiloxBlocks::count + i) * static_cast<int>(sizeof(std::uint32_t));
+  }
+
+#ifdef __AVX2__
+  using Wider = std::uint64_t __attribute__((vector_size(64)));
+  // _mm512_mul_epu32 itself makes g++ 12 warn of an uninitialised value.
+  [[gnu::target("avx512f")]] static Wider product(Wider a, std::uint64_t factor) {
+    return reinterpret_cast<Wider>(
+        _mm512_maskz_mul_epu32(0xFF, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(Wider{} + factor)));
+  }
+  [[gnu::target("avx512f")]] static Wider exclusive_or(Wider a, Wider b, Wider c) {
+    return reinterpret_cast<Wider>(_mm512_ternarylogic_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b),
+                                                             reinterpret_cast<__m512i>(c), 0x96));
   }
 #endif
 

@@ -82,9 +82,9 @@ C inverse_norm_of(const T* x, std::int64_t columns, double epsilon) {
   return static_cast<C>(1 / std::max(std::sqrt(square), epsilon));
 }
 
-/// sum(gradient * y) * inverse with y = x * inverse: what normalized_gradient takes of x from the gradient.
+/// sum(gradient * y) * inverse with y = x * inverse: the multiple of x that normalized_gradient subtracts.
 template <class C, class T>
-C along_row(const T* x, const T* gradient, std::int64_t columns, C inverse) {
+C projection_on_row(const T* x, const T* gradient, std::int64_t columns, C inverse) {
   const double dot =
       stretched_sum<C>(0, columns, [=](std::int64_t i) { return static_cast<C>(x[i]) * static_cast<C>(gradient[i]); });
   return static_cast<C>(dot) * inverse * inverse;
@@ -94,7 +94,7 @@ C along_row(const T* x, const T* gradient, std::int64_t columns, C inverse) {
 /// y = x * inverse. `to` may be `gradient`.
 template <class C, class T>
 void normalized_gradient(const T* x, const T* gradient, std::int64_t columns, C inverse, T* to) {
-  const C along = along_row(x, gradient, columns, inverse);
+  const C along = projection_on_row(x, gradient, columns, inverse);
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i)
     assign(to[i], (static_cast<C>(gradient[i]) - static_cast<C>(x[i]) * along) * inverse);

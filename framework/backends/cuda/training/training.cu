@@ -71,16 +71,15 @@ void clamp_as(const Context& context, Tensor& x, double bound) {
                                                         : value; }, x.as<const T>());
 }
 
-/// The rule of sgd without momentum.
 template <class C>
 struct PlainSgd {
-  SgdUpdate<C> rule;
-  __device__ C operator()(C gradient, C weight) const { return rule.without_momentum(gradient, weight); }
+  SgdUpdate<C> update;
+  __device__ C operator()(C gradient, C weight) const { return update.without_momentum(gradient, weight); }
 };
 
-/// Weights that one launch steps, with so many tensors of optimizer state each. The list is a kernel's argument, for
-/// which there are 4 KiB.
-template <class T, class Rule, int states>
+/// Weights that one launch steps (multi-tensor apply), with `states` tensors of optimizer state each. It is a kernel's
+/// argument, and stays within the 4 KiB that every GPU takes.
+template <class T, class Update, int states>
 struct StepList {
   using C = Compute<T>;
   static constexpr int pack = 16 / static_cast<int>(sizeof(C));
@@ -89,23 +88,23 @@ struct StepList {
     const T* gradient;
     T* weight;
     C* state[states > 0 ? states : 1];
-    Rule rule;
+    Update update;
     int first_block, blocks;
     bool is_packed;
   };
-  static constexpr int capacity = (4096 - 64) / static_cast<int>(sizeof(Entry));
+  static constexpr int capacity = (4096 - static_cast<int>(alignof(Entry))) / static_cast<int>(sizeof(Entry));
 
   int size = 0;
   Entry entries[capacity];
 
-  void add(const Rule& rule, const Tensor& gradient, const Tensor& weight, const std::array<Tensor, states>& kept) {
+  void add(const Update& update, const Tensor& gradient, const Tensor& weight, const std::array<Tensor, states>& kept) {
     if (weight.numel() == 0) return;
     Entry& entry = entries[size++];
     entry = {.count = weight.numel(),
              .gradient = gradient.as<const T>(),
              .weight = weight.as<T>(),
              .state = {},
-             .rule = rule,
+             .update = update,
              .first_block = 0,
              .blocks = 0,
              .is_packed = true};
@@ -122,8 +121,8 @@ struct StepList {
     std::int64_t blocks = 0;
     for (int i = 0; i < size; ++i) {
       Entry& entry = entries[i];
-      const std::int64_t of_block = block_threads * (entry.is_packed ? pack : 1);
-      const std::int64_t useful = (entry.count + of_block - 1) / of_block;
+      const std::int64_t per_block = block_threads * (entry.is_packed ? pack : 1);
+      const std::int64_t useful = (entry.count + per_block - 1) / per_block;
       const double share = static_cast<double>(entry.count) / static_cast<double>(total);
       entry.first_block = static_cast<int>(blocks);
       entry.blocks = static_cast<int>(
@@ -132,57 +131,73 @@ struct StepList {
     }
     return blocks;
   }
+  /// Which entry the block belongs to.
+  __device__ int entry_of(int block) const {
+    int begin = 0;
+    for (int end = size; end - begin > 1;) {
+      const int middle = (begin + end) / 2;
+      (block < entries[middle].first_block ? end : begin) = middle;
+    }
+    return begin;
+  }
 };
 
-/// weight = rule(gradient, weight, state..), which changes the state.
-template <class T, class Rule, int states>
-__global__ void step_kernel(const StepList<T, Rule, states> list) {
+/// The new value of a weight; `state` changes.
+template <int states, class T, class Update, class C>
+__device__ T stepped(const Update& update, T gradient, T weight, C* state) {
+  const auto g = static_cast<C>(gradient);
+  const auto w = static_cast<C>(weight);
+  if constexpr (states == 0)
+    return static_cast<T>(update(g, w));
+  else if constexpr (states == 1)
+    return static_cast<T>(update(g, w, state[0]));
+  else
+    return static_cast<T>(update(g, w, state[0], state[1]));
+}
+
+template <class T, class Update, int states>
+__global__ void step_kernel(const __grid_constant__ StepList<T, Update, states> list) {
   using C = Compute<T>;
-  constexpr int pack = StepList<T, Rule, states>::pack;
-  int index = 0;
-  while (index + 1 < list.size && static_cast<int>(blockIdx.x) >= list.entries[index + 1].first_block) ++index;
-  const auto& entry = list.entries[index];
+  constexpr int kept_states = states > 0 ? states : 1;
+  constexpr int pack = StepList<T, Update, states>::pack;
+  const auto block = static_cast<int>(blockIdx.x);
+  const auto& entry = list.entries[list.entry_of(block)];
+  const Update update = entry.update;
   const std::int64_t stride = std::int64_t{entry.blocks} * block_threads;
-  const std::int64_t first =
-      std::int64_t{static_cast<int>(blockIdx.x) - entry.first_block} * block_threads + threadIdx.x;
-  const auto stepped = [&](const T& gradient, const T& weight, C* state, int distance) {
-    const auto g = static_cast<C>(gradient);
-    const auto w = static_cast<C>(weight);
-    if constexpr (states == 0)
-      return static_cast<T>(entry.rule(g, w));
-    else if constexpr (states == 1)
-      return static_cast<T>(entry.rule(g, w, state[0]));
-    else
-      return static_cast<T>(entry.rule(g, w, state[0], state[distance]));
-  };
+  const std::int64_t first = std::int64_t{block - entry.first_block} * block_threads + threadIdx.x;
   const std::int64_t packs = entry.is_packed ? entry.count / pack : 0;
   for (std::int64_t i = first; i < packs; i += stride) {
     // All is read before any is written, so that accesses are as wide as a pack.
     const Pack<T, pack> gradient = load<pack>(entry.gradient + i * pack);
-    Pack<T, pack> weight = load<pack>(static_cast<const T*>(entry.weight) + i * pack);
-    Pack<C, pack> kept[states > 0 ? states : 1];
-    for (int s = 0; s < states; ++s) kept[s] = load<pack>(static_cast<const C*>(entry.state[s]) + i * pack);
-    for (int e = 0; e < pack; ++e) weight.at[e] = stepped(gradient.at[e], weight.at[e], &kept[0].at[e], pack);
+    Pack<T, pack> weight = load<pack>(entry.weight + i * pack);
+    Pack<C, pack> kept[kept_states];
+    for (int s = 0; s < states; ++s) kept[s] = load<pack>(entry.state[s] + i * pack);
+    for (int e = 0; e < pack; ++e) {
+      C state[kept_states];
+      for (int s = 0; s < states; ++s) state[s] = kept[s].at[e];
+      weight.at[e] = stepped<states>(update, gradient.at[e], weight.at[e], state);
+      for (int s = 0; s < states; ++s) kept[s].at[e] = state[s];
+    }
     store(entry.weight + i * pack, weight);
     for (int s = 0; s < states; ++s) store(entry.state[s] + i * pack, kept[s]);
   }
   for (std::int64_t i = packs * pack + first; i < entry.count; i += stride) {
-    C kept[states > 0 ? states : 1];
-    for (int s = 0; s < states; ++s) kept[s] = entry.state[s][i];
-    entry.weight[i] = stepped(entry.gradient[i], entry.weight[i], kept, 1);
-    for (int s = 0; s < states; ++s) entry.state[s][i] = kept[s];
+    C state[kept_states];
+    for (int s = 0; s < states; ++s) state[s] = entry.state[s][i];
+    entry.weight[i] = stepped<states>(update, entry.gradient[i], entry.weight[i], state);
+    for (int s = 0; s < states; ++s) entry.state[s][i] = state[s];
   }
 }
 
 /// add(list, weight) for each of those weights that have the type T, with a launch whenever a list is full.
-template <class T, class Rule, int states, class Weights, class Add>
+template <class T, class Update, int states, class Weights, class Add>
 void step_all(const Context& context, const Weights& weights, DType type, Add add) {
-  using List = StepList<T, Rule, states>;
+  using List = StepList<T, Update, states>;
   static_assert(sizeof(List) <= 4096);
   List list;
   const auto step = [&] {
     if (const std::int64_t blocks = list.share_blocks(); blocks > 0)
-      launch(context, blocks, step_kernel<T, Rule, states>, list);
+      launch(context, blocks, step_kernel<T, Update, states>, list);
     list.size = 0;
   };
   for (const auto& each : weights) {
@@ -214,12 +229,13 @@ void adamw_as(const Context& context, std::span<const AdamWWeight> weights, DTyp
   });
 }
 
-/// use(type) for each type that the weights have.
+/// use(type) for each type that the weights have, once.
 template <class Weights, class F>
-void for_types(const Weights& weights, F use) {
-  for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16})
-    if (std::any_of(weights.begin(), weights.end(), [type](const auto& w) { return w.weight.dtype() == type; }))
-      use(type);
+void for_each_type(const Weights& weights, F use) {
+  std::vector<DType> types;
+  for (const auto& each : weights)
+    if (std::find(types.begin(), types.end(), each.weight.dtype()) == types.end()) types.push_back(each.weight.dtype());
+  for (const DType type : types) use(type);
 }
 
 }  // namespace
@@ -263,14 +279,14 @@ void TrainingKernelsOn<cuda::Context>::clamp(Tensor& x, double bound) const {
 
 template <>
 void TrainingKernelsOn<cuda::Context>::sgd(std::span<const SgdWeight> weights) const {
-  cuda::for_types(weights, [&](DType type) {
+  cuda::for_each_type(weights, [&](DType type) {
     visit_floating(type, "sgd", [&]<class T>(T) { cuda::sgd_as<T>(context_, weights, type); });
   });
 }
 
 template <>
 void TrainingKernelsOn<cuda::Context>::adamw(std::span<const AdamWWeight> weights) const {
-  cuda::for_types(weights, [&](DType type) {
+  cuda::for_each_type(weights, [&](DType type) {
     visit_floating(type, "adamw", [&]<class T>(T) { cuda::adamw_as<T>(context_, weights, type); });
   });
 }

@@ -72,7 +72,7 @@ TEST_CASE("pipeline stages and recomputation change no bit of a training with ma
   check_same_bits(experiment, model, recomputed, {Mesh(), 4});
 }
 
-TEST_CASE("a class token makes the embedding out of the tokens that a mask leaves, in every layout") {
+TEST_CASE("the embedding comes from a class token that sees the unmasked tokens, in every layout") {
   ModelSpec model = masked_vit(0.3, true);
   const std::vector<std::string> names = model.parameter_names();
   CHECK(std::ranges::count(names, "cls_token") == 1);

@@ -93,7 +93,7 @@ TEST_CASE("Optimizers step many weights of several sizes and types at once, each
     std::vector<AdamWWeight> weights;
     for (std::uint32_t i = 0; i < 400; ++i) {
       const DType dtype = types[i % types.size()];
-      const std::int64_t count = i == 7 ? 3000001 : i * i % 701;
+      const std::int64_t count = i == 6 || i == 12 ? 3000001 : i * i % 701;  // two need more blocks than they get
       const AdamWStep step{.learning_rate = 0.01 * (1 + i % 5), .weight_decay = 0.1, .step = 1 + i % 3};
       weights.push_back({step, drawn(device, {count}, dtype, 4 * i, i % 2), drawn(device, {count}, dtype, 4 * i + 1),
                          room(device, {count}, compute_dtype(dtype)), room(device, {count}, compute_dtype(dtype))});
