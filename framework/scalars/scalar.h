@@ -41,10 +41,10 @@ HEDDLE_HOST_DEVICE inline double exponential(double x) {
   p = p * (r * r) + r + 1.0F;
   // Times 2^n: n is added to the exponent.
   const float product = float_of(bits_of(p) + (bits_of(shifted) << 23));
-  constexpr float least = -87.3365402F;  // e^x is at least 2^-126 from here
-  constexpr float most = 88.7228317F;    // and less than 2^128 up to here
-  const float in_range = x < least ? 0.0F : product;
-  return x <= most ? in_range : x + std::numeric_limits<float>::infinity();  // NaN remains NaN
+  constexpr float min_x = -87.3365402F;  // e^x is at least 2^-126 from here
+  constexpr float max_x = 88.7228317F;   // and less than 2^128 up to here
+  const float in_range = x < min_x ? 0.0F : product;
+  return x <= max_x ? in_range : x + std::numeric_limits<float>::infinity();  // NaN remains NaN
 #endif
 }
 

@@ -116,7 +116,8 @@ TEST_CASE("Rows in bf16 round each element by its draw, whether all are far belo
     const RoundingDraw place = rounding_draw(RoundedState::weight, i);
     const std::uint32_t draw =
         (draw_block(words, step.rounding, place.block).word[place.word] >> place.shift) & 0xFFFFU;
-    CHECK(rounded[i].bits == round_to_bf16(static_cast<float>(values[i]), draw));
+    const int compared = std::isnan(values[i]) ? 0x7FFF : 0xFFFF;  // the sign of a NaN is arbitrary
+    CHECK((rounded[i].bits & compared) == (round_to_bf16(static_cast<float>(values[i]), draw) & compared));
   }
 }
 

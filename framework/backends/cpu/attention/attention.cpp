@@ -74,7 +74,7 @@ std::array<StridedMatrix<const C>, parts> operands(const Head& h, const T* from,
   return matrices;
 }
 
-/// The destinations of a head's products: the vectors themselves, or copies, which `store` converts.
+/// The destinations of a head's products: the vectors themselves, or copies, which `write_results` converts.
 template <std::size_t parts, class T, class C>
 std::array<StridedMatrix<C>, parts> results(const Head& h, T* to, C* copies, std::int64_t copy) {
   std::array<StridedMatrix<C>, parts> matrices;
@@ -90,7 +90,7 @@ std::array<StridedMatrix<C>, parts> results(const Head& h, T* to, C* copies, std
 
 /// Converts what `results` has given into the vectors of a head; nothing to do where it has given these.
 template <std::size_t parts, class T, class C>
-void store(const Head& h, const std::array<StridedMatrix<C>, parts>& matrices, T* to) {
+void write_results(const Head& h, const std::array<StridedMatrix<C>, parts>& matrices, T* to) {
   if constexpr (!std::is_same_v<T, C>)
     for (std::size_t part = 0; part < parts; ++part) {
       T* const first = to + h.at(0, parts) + static_cast<std::int64_t>(part) * h.features;
@@ -168,7 +168,7 @@ void attend(const Head& h, const Head& next, double scale, const DropoutFactors&
     C* const row = result.row(t);
     for (std::int64_t i = 0; i < h.features; ++i) row[i] *= inverse_sums[t];
   }
-  store<1, T, C>(h, {result}, y);
+  write_results<1, T, C>(h, {result}, y);
 }
 
 template <class T, class C = Compute<T>>
@@ -206,7 +206,7 @@ void attend_backward(const Head& h, const Head& next, double scale, const Dropou
   inner(h, 1, true, shares, g, dv);
   inner(h, scale, false, gradients, k, dq);
   inner(h, scale, true, gradients, q, dk);
-  store<3, T, C>(h, {dq, dk, dv}, dqkv);
+  write_results<3, T, C>(h, {dq, dk, dv}, dqkv);
 }
 
 /// body(head, next head, scratch) for every pair of sample and head, spread over the team.

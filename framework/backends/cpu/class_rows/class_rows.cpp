@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/backends/cpu/class_rows/gradients.h"
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/draws.h"
 #include "framework/backends/cpu/loops/prefetch.h"
@@ -56,11 +57,6 @@ class RowsOf {
   const std::int64_t* index_;
 };
 
-template <class T>
-T* row_of(const Tensor& x, std::int64_t row) {
-  return x.defined() ? x.as<T>() + row * x.shape().back() : nullptr;
-}
-
 /// Brings a row into the cache: by itself the processor follows a stream only to the end of its page.
 void fetch_row(const Tensor& x, std::int64_t row) {
   if (!x.defined()) return;
@@ -89,17 +85,16 @@ C* widened_row(const Tensor& x, const Tensor& scale, std::int64_t row, C* buffer
 
 /// The bits of the largest magnitude. Compared as integers: a NaN is the largest.
 template <class C>
-std::uint32_t largest_bits(const C* values, std::int64_t columns) {
-  std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < columns; ++i)
-    largest = std::max(largest, bits_of(static_cast<float>(values[i])) & 0x7FFFFFFFU);
-  return largest;
+std::uint32_t max_bits(const C* values, std::int64_t columns) {
+  std::uint32_t max = 0;
+  for (std::int64_t i = 0; i < columns; ++i) max = std::max(max, bits_of(static_cast<float>(values[i])) & 0x7FFFFFFFU);
+  return max;
 }
 
 /// The scale of a row of 8-bit integers that is to hold these values.
 template <class C>
 float row_scale(const C* values, std::int64_t columns) {
-  return scale_of(float_of(largest_bits(values, columns)));
+  return scale_of(float_of(max_bits(values, columns)));
 }
 
 /// Writes a row of x (and its scale); narrow types round to nearest.
@@ -126,7 +121,7 @@ void round_row(const C* values, std::int64_t columns, float unit, const std::uin
 template <class C>
 void round_row(const C* values, std::int64_t columns, float /*unit*/, const std::uint16_t* draws, BFloat16* to) {
   // What round_to_bf16 gives where no draw can carry a value past the largest finite one.
-  if (largest_bits(values, columns) < 0x7F7F0000U) {
+  if (max_bits(values, columns) < 0x7F7F0000U) {
 #pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i)
       to[i].bits = static_cast<std::uint16_t>((bits_of(static_cast<float>(values[i])) + draws[i]) >> 16);
@@ -172,58 +167,6 @@ void apply(const SgdMap& map, std::int64_t columns, C* weight, C* velocity) {
     velocity[i] = static_cast<C>(map.vw * w + map.vv * v);
   }
 }
-
-/// The gradient by an element of a row, from its product with the embeddings' gradients.
-template <class C>
-struct RowGradient {
-  const C* product;
-  bool is_normalised;
-  C along, inverse;  // of a normalised row: as in normalized_gradient
-  C most, factor;
-
-  C operator()(std::int64_t i, C weight) const {
-    const C gradient = is_normalised ? (product[i] - weight * along) * inverse : product[i];
-    return factor * (gradient > most ? most : gradient < -most ? -most : gradient);
-  }
-};
-
-/// The gradients of rows, as a step and a norm take them.
-template <class C>
-class Gradients {
- public:
-  Gradients(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound, double factor)
-      : columns_(rows.shape().back()),
-        inverse_(inverse_norm.defined() ? inverse_norm.as<const C>() : nullptr),
-        products_(products),
-        most_(bound > 0 ? static_cast<C>(bound) : std::numeric_limits<C>::infinity()),
-        factor_(static_cast<C>(factor)) {
-    if (!products.defined()) zeros_.resize(static_cast<std::size_t>(columns_));
-  }
-
-  /// Row i, which has these weights.
-  RowGradient<C> row(std::int64_t i, const C* weight) const {
-    if (!products_.defined())
-      return {
-          .product = zeros_.data(), .is_normalised = false, .along = 0, .inverse = 1, .most = most_, .factor = factor_};
-    const C* const product = row_of<const C>(products_, i);
-    const bool is_normalised = inverse_ != nullptr;
-    const C inverse = is_normalised ? inverse_[i] : C(1);
-    return {.product = product,
-            .is_normalised = is_normalised,
-            .along = is_normalised ? projection_on_row(weight, product, columns_, inverse) : C(0),
-            .inverse = inverse,
-            .most = most_,
-            .factor = factor_};
-  }
-
- private:
-  std::int64_t columns_;
-  const C* inverse_;
-  const Tensor& products_;
-  std::vector<C> zeros_;
-  C most_;
-  C factor_;
-};
 
 template <class C>
 void update_row(const SgdUpdate<C>& update, std::int64_t columns, const RowGradient<C>& gradient, const C* weight,
