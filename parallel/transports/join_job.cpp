@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "framework/error.h"
@@ -69,13 +70,14 @@ std::optional<Launch> launch_of_environment() {
     const std::optional<int> size = number_in(names.size);
     if (!rank || !size || (names.needs_rendezvous_address && !has_rendezvous_address())) continue;
     const char* const listen_host = std::getenv(listen_host_variable);
+    const char* const started_again = std::getenv(started_again_variable);
     return Launch{.rank = *rank,
                   .size = *size,
                   .local_rank = local_rank_in(names.local_rank),
                   .restarts = number_in(restarts_variable).value_or(0),
                   .first_size = number_in(first_size_variable),
                   .listen_host = listen_host != nullptr ? listen_host : "",
-                  .was_started_again = std::getenv(started_again_variable) != nullptr};
+                  .was_started_again = started_again != nullptr && std::string_view(started_again) == "1"};
   }
   return {};
 }

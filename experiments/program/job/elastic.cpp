@@ -16,6 +16,8 @@
 #include "framework/description/text.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "parallel/transports/processes/tcp/handshake.h"
+#include "parallel/transports/processes/tcp/job_secret.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
 #include "parallel/transports/processes/tcp/tcp_socket.h"
 
@@ -70,17 +72,22 @@ void write_leader(const std::filesystem::path& results, const LeaderAddress& lea
 
 /// Nothing if there is no such file, or if it is damaged.
 std::optional<LeaderAddress> read_leader(const std::filesystem::path& results) {
-  std::ifstream file(leader_file(results));
+  constexpr std::uintmax_t max_bytes = 300;  // a host's name has at most 253
+  const std::filesystem::path path = leader_file(results);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > max_bytes) return {};
+  std::ifstream file(path);
   LeaderAddress leader;
   if (!(file >> leader.host >> leader.port)) return {};
   return leader;
 }
 
-/// Whether something listens there.
-bool answers(const LeaderAddress& leader) {
+/// Whether a process of this job listens there.
+bool responds(const LeaderAddress& leader, const JobSecret& secret) {
   try {
-    const TcpAddress address = TcpSocket::resolve(leader.host, leader.port);
-    return TcpSocket::try_connect(address, TcpSocket::Clock::now() + std::chrono::seconds(2)).is_open();
+    const TcpSocket::Deadline end = TcpSocket::Clock::now() + std::chrono::seconds(2);
+    const TcpSocket socket = TcpSocket::try_connect(TcpSocket::resolve(leader.host, leader.port), end);
+    return socket.is_open() && connecting_handshake(socket, secret, end).kind == HandshakeResult::Kind::done;
   } catch (const Error&) {
     return false;  // no such host
   }
@@ -92,20 +99,23 @@ void find_leader(const std::filesystem::path& results) {
   const std::optional<Launch> launch = launch_of_environment();
   const std::optional<RendezvousAddress> first = rendezvous_address_of_environment();
   if (!launch || !first) return;
-  const auto end = TcpSocket::Clock::now() + rendezvous_timeouts_of_environment().timeout;
+  const JobSecret secret = JobSecret::of_environment();
+  const auto timeout = rendezvous_timeouts_of_environment().timeout;
+  const auto end = TcpSocket::Clock::now() + timeout;
   for (;;) {
-    std::optional<LeaderAddress> leader = read_leader(results);
-    if (leader && !answers(*leader)) leader.reset();
-    if (!leader && launch->rank > 0 && answers({first->host, first->port})) return;
-    if (leader) {
+    const std::optional<LeaderAddress> leader = read_leader(results);
+    if (leader && responds(*leader, secret)) {
       ::setenv("MASTER_ADDR", leader->host.c_str(), 1);
       ::setenv("MASTER_PORT", fmt::format("{}", leader->port).c_str(), 1);
       return;
     }
+    if (launch->rank > 0 && responds({first->host, first->port}, secret)) return;
     if (TcpSocket::Clock::now() >= end)
-      fail<RankFailed>("rank {} was started again, and no process leads the job: {} {}", launch->rank,
-                       printable(leader_file(results).string()),
-                       read_leader(results) ? "names one that does not respond" : "names none");
+      fail<RankFailed>(
+          "HEDDLE_STARTED_AGAIN: no process of the job was found within {} s: {} names {}{}",
+          std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), printable(leader_file(results).string()),
+          leader ? printable(fmt::format("{}:{}, which does not respond", leader->host, leader->port)) : "none",
+          launch->rank > 0 ? fmt::format(", and {} does not respond", to_string(*first)) : "");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }

@@ -23,7 +23,7 @@ void check_same_call(const std::string& text, const std::string& options, Job* j
       const std::optional<Change> change = first_change(text, all_texts[rank]);
       fail<InputError>(
           "rank {} was given a different experiment from rank 0{}", rank,
-          change ? fmt::format(": {} is {}, on rank 0 it is {}", change->key, change->before, change->now) : "");
+          change ? fmt::format(": {} is {}, on rank 0 it is {}", change->key, change->now, change->before) : "");
     }
   });
 }

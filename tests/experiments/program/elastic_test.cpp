@@ -1,6 +1,8 @@
 // Which mesh an elastic job takes, and the errors of `run --elastic`. tests/faults kills processes of such jobs.
 #include "experiments/program/job/elastic.h"
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -9,8 +11,11 @@
 
 #include "experiments/program/study_checks.h"
 #include "framework/error.h"
+#include "tests/support/environment_variable.h"
 #include "tests/support/files/experiment_files.h"
+#include "tests/support/message.h"
 #include "tests/support/program/called.h"
+#include "tests/support/scratch.h"
 
 namespace heddle::test {
 namespace {
@@ -66,6 +71,35 @@ TEST_CASE("elastic: every mesh must fit the experiment, which has one variant an
   const Called wrong = call({"validate", file, "--set", R"(elastic.meshes=[{"dp":2},{"pp":64}])"});
   CHECK(wrong.code == 2);
   CHECK(wrong.err.find("elastic.meshes[1]: ") != std::string::npos);
+}
+
+TEST_CASE("elastic: a process that was started again says where it has looked for its job, whatever leader.txt holds") {
+  const Scratch folder;
+  const std::filesystem::path results = folder / "out";
+  std::filesystem::create_directory(results);
+  const std::string file = (results / "leader.txt").string();
+  const EnvironmentVariable size("WORLD_SIZE", "2");
+  const EnvironmentVariable host("MASTER_ADDR", "127.0.0.1");
+  const EnvironmentVariable port("MASTER_PORT", "1");
+  const EnvironmentVariable again("HEDDLE_STARTED_AGAIN", "1");
+  const EnvironmentVariable time("HEDDLE_RENDEZVOUS_SECONDS", "1");
+  const auto message = [&](const char* rank) {
+    const EnvironmentVariable number("RANK", rank);
+    return message_of<RankFailed>([&] { find_leader(results); });
+  };
+  const std::string within = "HEDDLE_STARTED_AGAIN: no process of the job was found within 1 s: " + file + " names ";
+  CHECK(message("0") == within + "none");
+  CHECK(message("1") == within + "none, and 127.0.0.1:1 does not respond");
+  std::ofstream(file) << "127.0.0.1 1\n";
+  CHECK(message("0") == within + "127.0.0.1:1, which does not respond");
+  for (const std::string& damaged :
+       {std::string("127.0.0.1 70000"), std::string(400, 'x') + " 1", std::string("\0", 1)}) {
+    std::ofstream(file) << damaged;
+    CHECK(message("0") == within + "none");
+  }
+  forget_leader(results);
+  std::filesystem::create_symlink("/dev/zero", file);
+  CHECK(message("0") == within + "none");
 }
 
 TEST_CASE("elastic: a process alone is an error, and so is a new head") {

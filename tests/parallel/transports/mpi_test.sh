@@ -62,7 +62,7 @@ pipelines() {
     -n 1 ./heddle run "$work/pipelines.json" --out "$work/unequal" --set data.identities=19 \
     >"$work/out" 2>"$work/err"
   is "a different experiment is wrong input" 2 $?
-  has "the rank and the key are reported" "rank 3 was given a different experiment from rank 0: data.identities is 20, on rank 0 it is 19" \
+  has "the rank and the key are reported" "rank 3 was given a different experiment from rank 0: data.identities is 19, on rank 0 it is 20" \
     "$(<"$work/err")"
 }
 

@@ -173,7 +173,7 @@ start 0 2 none
 start 1 2 none --set seed=7
 wait
 is "other experiments are wrong input" "2 2" "$(codes)"
-is "the key and the rank are named" "heddle: rank 1 was given a different experiment from rank 0: seed is 3, on rank 0 it is 7" "$(said 0)"
+is "the key and the rank are named" "heddle: rank 1 was given a different experiment from rank 0: seed is 7, on rank 0 it is 3" "$(said 0)"
 next_port
 start 0 2 none
 start 1 2 none --resume
