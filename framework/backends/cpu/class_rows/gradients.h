@@ -45,11 +45,8 @@ class Gradients {
 
   /// Row i, which has these weights.
   RowGradient<C> row(std::int64_t i, const C* weight) const {
-    if (!products_.defined())
-      return {
-          .product = zeros_.data(), .is_normalised = false, .along = 0, .inverse = 1, .most = most_, .factor = factor_};
-    const C* const product = row_of<const C>(products_, i);
-    const bool is_normalised = inverse_ != nullptr;
+    const C* const product = products_.defined() ? row_of<const C>(products_, i) : zeros_.data();
+    const bool is_normalised = products_.defined() && inverse_ != nullptr;
     const C inverse = is_normalised ? inverse_[i] : C(1);
     return {.product = product,
             .is_normalised = is_normalised,
