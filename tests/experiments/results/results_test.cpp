@@ -14,7 +14,6 @@
 #include "experiments/results/trace.h"
 #include "experiments/training/ranks/gather_ranks.h"
 #include "framework/description/text.h"
-#include "framework/files/crc32c.h"
 #include "parallel/pipeline/schedule_csv.h"
 #include "tests/support/results/sample_results.h"
 #include "tests/support/scratch.h"
@@ -363,16 +362,6 @@ TEST_CASE("trace.json has an arrow from each send to its receive, if both were r
         "f1 rank 1 track 1 at 2499999.999\ns2 rank 1 track 2 at 3000000.000\n"
         "s3 rank 0 track 2 at 5000000.000\nf4 rank 0 track 1 at 8000000.000\n"
         "f3 rank 1 track 1 at 6499999.999\ns4 rank 1 track 2 at 7000000.000\n");
-}
-
-TEST_CASE("crc32c gives the published values") {
-  CHECK(crc32c("") == 0);
-  CHECK(crc32c("123456789") == 0xE3069283);
-  CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AA);  // RFC 3720, B.4
-  CHECK(crc32c(std::string(32, '\xFF')) == 0x62A8AB43);
-  const std::string text = "a text in two pieces, of which none need be a multiple of eight bytes long";
-  for (std::size_t i = 0; i <= text.size(); ++i)
-    CHECK(crc32c(text.substr(i), crc32c(text.substr(0, i))) == crc32c(text));
 }
 
 std::string hex(const std::string& bytes) {
