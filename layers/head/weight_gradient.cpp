@@ -30,7 +30,7 @@ Tensor WeightGradient::by_sample(const KeptRows& kept, const ClassTile& tile) co
   const std::int64_t first = first_column(tile);
   const std::int64_t batch = kept.operand.shape()[0];
   if (config_.stash) {
-    Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, tiles_.dtype());
+    Tensor gradient = Tensor::empty(device_, {batch, tile.selection.size}, kept.operand.dtype());
     kernels.stashed_gradient(config_.margin, {.labels = kept.labels, .begin = first, .scale = tile.inverse_norm},
                              kept.loss_factors,
                              {.reference = kept.stash.reference(tile),

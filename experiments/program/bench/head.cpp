@@ -86,6 +86,7 @@ std::vector<HeadCase> short_cases() {
   all.back().config.logits = Logits::sharded;
   all.push_back(sampled(fused_case("fused, rate 0.1, f32, 0.1M classes, batch 256", classes), 0.1));
   all.push_back(in_bf16(fused_case("fused, exact, bf16, 0.1M classes, batch 256", classes)));
+  all.push_back(stashed(in_bf16(fused_case("stash, exact, bf16, 0.1M classes, batch 256", classes))));
   all.push_back(sampled(fused_case("fused, rate 0.3, f32, 0.1M classes, 8 x 256", classes), 0.3));
   all.back().batch = 2048;
   all.back().micro_batches = 8;
@@ -108,6 +109,8 @@ std::vector<HeadCase> long_cases() {
   all.push_back(fused_case("sharded, exact, f32, 1M classes, batch 256", million));
   all.back().config.logits = Logits::sharded;
   all.push_back(in_bf16(fused_case("fused, exact, bf16, 1M classes, batch 256", million)));
+  all.push_back(stashed(in_bf16(fused_case("stash, exact, bf16, 1M classes, batch 256", million))));
+  all.push_back(sampled(stashed(in_bf16(fused_case("stash, rate 0.1, bf16, 1M classes, batch 256", million))), 0.1));
   all.push_back(in_bf16(fused_case("fused, exact, bf16 multiplied in f32, 1M classes, batch 256", million)));
   all.back().config.product_type = ProductType::f32;
   add_sizes(all);

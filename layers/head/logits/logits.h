@@ -47,7 +47,7 @@ struct LogitsInput {
   IndexRange own_rows() const;
 };
 
-/// The exponentials of phase 1, tile by tile.
+/// The exponentials of phase 1, tile by tile, in the type in which they are multiplied.
 struct Stash {
   Tensor exponentials;  // [columns * B]: [B, t] per tile, exp(z - reference) * inverse_norm, 0 at a row's own class
   Tensor references;    // [tiles, B]; [1, B] if all tiles have the same

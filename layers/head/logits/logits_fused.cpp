@@ -20,7 +20,7 @@ FusedLogits::FusedLogits(const LogitsInput& input)
       sums_(Tensor::zeros(device_, {rows()}, DType::f64)),
       weighted_(Tensor::zeros_like(input.rows)) {
   if (input.config.stash)
-    stash_ = {Tensor::empty(device_, {input.classes.size() * rows()}, input.rows.dtype()),
+    stash_ = {Tensor::empty(device_, {input.classes.size() * rows()}, input.operand.dtype()),
               Tensor::empty(device_, {follows_ ? input.classes.tiles() : 1, rows()}, input.rows.dtype())};
 }
 
@@ -71,9 +71,11 @@ void FusedLogits::finish_messages() {
 }
 
 void FusedLogits::add(const ClassTile& tile) {
-  TileLogits logits = tile_logits(input_.operand, input_.labels, tile, input_.own().begin + tile.first_class(),
-                                  input_.rows.dtype(), input_.config.stash ? stash_.tile(tile, rows()) : Tensor());
-  turn_into_exponentials(logits);
+  const DType dtype = input_.rows.dtype();
+  Tensor kept = input_.config.stash ? stash_.tile(tile, rows()) : Tensor();
+  TileLogits logits = tile_logits(input_.operand, input_.labels, tile, input_.own().begin + tile.first_class(), dtype,
+                                  kept.defined() && kept.dtype() == dtype ? kept : Tensor());
+  turn_into_exponentials(logits, kept);
   multiply(by_products(logits, tile, tile.inverse_norm), false, tile.rows, 1, weighted_);
   if (input_.config.stash && (follows_ || tile.begin == 0))
     stash_.references.rows(tile.index, tile.index + 1).reshape({rows()}).copy_from(reference_);
@@ -131,12 +133,12 @@ Tensor FusedLogits::gradient_of(const IndexRange& rows, Terms sums) const {
   return sums.weighted;
 }
 
-void FusedLogits::turn_into_exponentials(TileLogits& logits) {
+void FusedLogits::turn_into_exponentials(TileLogits& logits, Tensor& kept) {
   const StepMargin& margin = input_.margin.step;
   if (!follows_ && !has_negative_map(margin.config)) {
     Tensor products = logits.values;
-    // What is kept, or spread over several centres, is not rounded yet.
-    if (!input_.config.stash && !logits.best.defined()) logits.values = in_place_or(products, input_.operand.dtype());
+    // What is spread over several centres is not rounded yet.
+    if (!logits.best.defined()) logits.values = kept.defined() ? kept : in_place_or(products, input_.operand.dtype());
     kernels().product_exponentials(margin, logits.columns, reference_, products, target_logit_, target_slope_,
                                    logits.values, sums_);
     return;
@@ -145,6 +147,9 @@ void FusedLogits::turn_into_exponentials(TileLogits& logits) {
   kernels().margin_logits(margin, logits.columns, logits.values, target_logit_, target_slope_, row_max);
   rise(row_max);
   kernels().accumulate_exponentials(margin, logits.columns, reference_, logits.values, sums_);
+  if (!kept.defined() || kept.dtype() == logits.values.dtype()) return;
+  device_.backend().elementwise().cast(logits.values, kept);
+  logits.values = kept;
 }
 
 const HeadKernels& FusedLogits::kernels() const {

@@ -33,8 +33,9 @@ class FusedLogits {
 
  private:
   void add(const ClassTile& tile);
-  /// The exponentials of the logits, and the sums and own logits of the rows so far, from products.
-  void turn_into_exponentials(TileLogits& logits);
+  /// The exponentials of the logits, and the sums and own logits of the rows so far, from products. The exponentials
+  /// are written to `kept` if it is defined.
+  void turn_into_exponentials(TileLogits& logits, Tensor& kept);
   /// Raises the reference to the larger of both, and rescales the sums that were computed with the old one.
   void rise(const Tensor& row_max);
   /// Starts to send this rank's references, sums and target logits to all others.

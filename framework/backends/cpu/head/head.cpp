@@ -316,24 +316,25 @@ template <>
 void HeadKernelsOn<cpu::Context>::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns,
                                                    const LossFactors& factors, const HeadSoftmax& known,
                                                    const Tensor& exponentials, Tensor& gradient) const {
-  visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
+  visit_head_result(known.log_sums.dtype(), gradient.dtype(), "stashed_gradient", [&]<class T, class Out>(T, Out) {
     const cpu::RowView view(gradient.shape());
     const cpu::RowFactors<T> scales(factors, margin.scale);
     const T* const factor = cpu::optional<T>(columns.scale);
     cpu::for_each_row(view, [&](std::int64_t row) {
       const T scale = scales.at(row);
-      const T* const from = exponentials.as<const T>() + row * view.columns;
-      T* const to = gradient.as<T>() + row * view.columns;
+      const Out* const from = exponentials.as<const Out>() + row * view.columns;
+      Out* const to = gradient.as<Out>() + row * view.columns;
       const T log_sum = known.log_sums.as<const T>()[row];
       const T share = scale * std::exp(known.reference.as<const T>()[row] - log_sum);
       if (factor != nullptr)
-        for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share / factor[i];
+        for (std::int64_t i = 0; i < view.columns; ++i)
+          to[i] = static_cast<Out>(static_cast<T>(from[i]) * share / factor[i]);
       else
-        for (std::int64_t i = 0; i < view.columns; ++i) to[i] = from[i] * share;
+        for (std::int64_t i = 0; i < view.columns; ++i) to[i] = static_cast<Out>(static_cast<T>(from[i]) * share);
       const std::int64_t target = columns.labels.as<const std::int64_t>()[row] - columns.begin;
       if (target >= 0 && target < view.columns)
-        to[target] =
-            scale * std::expm1(known.target_logit.as<const T>()[row] - log_sum) * known.target_slope.as<const T>()[row];
+        to[target] = static_cast<Out>(scale * std::expm1(known.target_logit.as<const T>()[row] - log_sum) *
+                                      known.target_slope.as<const T>()[row]);
     });
   });
 }

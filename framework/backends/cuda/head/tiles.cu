@@ -156,7 +156,7 @@ void fused_gradient_as(const Context& context, RowFactors<T> scales, const HeadT
   });
 }
 
-template <class T>
+template <class T, class Out>
 void stashed_gradient_as(const Context& context, RowFactors<T> scales, const HeadColumns& columns,
                          const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) {
   const std::int64_t width = gradient.shape()[1];
@@ -167,8 +167,8 @@ void stashed_gradient_as(const Context& context, RowFactors<T> scales, const Hea
   const T* const logarithm = known.log_sums.as<const T>();
   const T* const logit = known.target_logit.as<const T>();
   const T* const slope = known.target_slope.as<const T>();
-  const T* const from = exponentials.as<const T>();
-  T* const to = gradient.as<T>();
+  const Out* const from = exponentials.as<const Out>();
+  Out* const to = gradient.as<Out>();
   for_each_part(context, RowParts(gradient),
                 [=] __device__(std::int64_t, std::int64_t row, std::int64_t begin, std::int64_t end) {
                   const T scale = scales.at(row);
@@ -177,9 +177,10 @@ void stashed_gradient_as(const Context& context, RowFactors<T> scales, const Hea
                   const bool is_here = target >= begin && target < end;
                   const T own = is_here ? scale * std::expm1(logit[row] - logarithm[row]) * slope[row] : T(0);
                   transform_row(whole_block(), from + row * width, to + row * width, begin, end,
-                                [&](std::int64_t i, T value) {
-                                  if (i == target) return own;
-                                  return factor != nullptr ? value * share / factor[i] : value * share;
+                                [&](std::int64_t i, Out kept) {
+                                  const T value = static_cast<T>(kept) * share;
+                                  if (i == target) return static_cast<Out>(own);
+                                  return static_cast<Out>(factor != nullptr ? value / factor[i] : value);
                                 });
                 });
 }
@@ -313,9 +314,9 @@ template <>
 void HeadKernelsOn<cuda::Context>::stashed_gradient(const MarginConfig& margin, const HeadColumns& columns,
                                                     const LossFactors& factors, const HeadSoftmax& known,
                                                     const Tensor& exponentials, Tensor& gradient) const {
-  visit_head(gradient.dtype(), "stashed_gradient", [&]<class T>(T) {
-    cuda::stashed_gradient_as(context_, cuda::RowFactors<T>(factors, margin.scale), columns, known, exponentials,
-                              gradient);
+  visit_head_result(known.log_sums.dtype(), gradient.dtype(), "stashed_gradient", [&]<class T, class Out>(T, Out) {
+    cuda::stashed_gradient_as<T, Out>(context_, cuda::RowFactors<T>(factors, margin.scale), columns, known,
+                                      exponentials, gradient);
   });
 }
 

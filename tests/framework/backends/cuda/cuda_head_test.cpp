@@ -175,17 +175,23 @@ TEST_CASE("head kernels: tiles of exponentials and the gradients from them are t
       const HeadKernels& kernels = device.backend().head();
       const Inputs in(device, config, s, dtype, has_scale);
       // A row more before the exponentials, so that they are not aligned as the gradients are.
-      Tensor both = products_of(device, {s.rows + 1, s.columns}, dtype, 1);
-      Tensor logits = both.rows(1, s.rows + 1);
+      Tensor logits = products_of(device, {s.rows + 1, s.columns}, dtype, 1).rows(1, s.rows + 1);
       const Tensor reference = row_values(device, s, dtype, 6);
       Tensor sums = tensor(device, {s.rows}, positive(s.rows, 7));
       kernels.accumulate_exponentials(in.margin, in.columns, reference, logits, sums);
-      const Tensor log_sums = row_values(device, s, dtype, 8, 2);
-      const Tensor target_logit = row_values(device, s, dtype, 9);
-      const Tensor target_slope = row_values(device, s, dtype, 10);
-      Tensor gradient = Tensor::empty_like(logits);
-      kernels.stashed_gradient(config, in.columns, factors_of(device, s, dtype, has_scale),
-                               {reference, log_sums, target_logit, target_slope}, logits, gradient);
+      const HeadSoftmax known{reference, row_values(device, s, dtype, 8, 2), row_values(device, s, dtype, 9),
+                              row_values(device, s, dtype, 10)};
+      const auto gradient_from = [&](const Tensor& exponentials) {
+        Tensor gradient = Tensor::empty_like(exponentials);
+        const LossFactors factors = factors_of(device, s, dtype, has_scale);
+        kernels.stashed_gradient(config, in.columns, factors, known, exponentials, gradient);
+        return gradient;
+      };
+      const Tensor gradient = gradient_from(logits);
+      if (dtype == DType::f64) return Tensors{logits, sums, gradient};
+      Tensor rounded = Tensor::empty(device, {s.rows + 1, s.columns}, DType::bf16).rows(1, s.rows + 1);
+      device.backend().elementwise().cast(logits, rounded);
+      CHECK(difference(gradient_from(rounded).to_doubles(), gradient.to_doubles()) < 1.0 / 128);  // rounded twice
       return Tensors{logits, sums, gradient};
     });
   });
