@@ -98,8 +98,8 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       ->type_name("FILE.so")
       ->trigger_on_parse();
   CommandCall call{
-      .console = console, .join = [&] {
-        job = join_job([&all](const std::string& what) { all << what << "\n" << std::flush; }, call.is_elastic);
+      .console = console, .all = all, .join = [&] {
+        job = join_job([&all](const std::string& what) { all << what << "\n" << std::flush; }, call.elastic_call);
         if (job)
           job->set_on_silent_leader([&all, rank = job->rank()](const std::string& why) {
             all << fmt::format("heddle: rank {}: {}\n", rank, why) << std::flush;

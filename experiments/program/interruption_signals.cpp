@@ -40,7 +40,7 @@ void on_signal(int signal) {
 }  // namespace
 
 InterruptionSignals::InterruptionSignals(const std::set<int>& signals, const char* then) {
-  current_then = then;
+  set_then(then);
   current.signal = 0;
   current.is_heeded = false;
   for (const int signal : signals) {
@@ -57,6 +57,10 @@ InterruptionSignals::InterruptionSignals(const std::set<int>& signals, const cha
 
 InterruptionSignals::~InterruptionSignals() {
   for (const int signal : handled_) std::signal(signal, SIG_DFL);
+}
+
+void InterruptionSignals::set_then(const char* then) {
+  current_then = then;
 }
 
 Interruption& InterruptionSignals::interruption() {

@@ -20,6 +20,8 @@ class InterruptionSignals {
   InterruptionSignals& operator=(const InterruptionSignals&) = delete;
 
   Interruption& interruption();
+  /// Changes what happens at the first signal, and so what is printed then.
+  static void set_then(const char* then);
 
  private:
   std::set<int> handled_;

@@ -10,7 +10,8 @@ namespace heddle {
 struct Interruption {
   /// The number of the signal that asks; 0: none.
   std::atomic<int> signal = 0;
-  /// Whether a run responds. It does between the beginning of its first step and the checkpoint after its last one.
+  /// Whether a run responds. It does between the beginning of its first step and the checkpoint after its last one, and
+  /// an elastic job while it restarts.
   std::atomic<bool> is_heeded = false;
 };
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);

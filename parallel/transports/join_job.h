@@ -2,6 +2,7 @@
 // (MASTER_ADDR and MASTER_PORT), otherwise by the MPI that this program was linked with.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,9 +20,11 @@ std::optional<Launch> launch_of_environment();
 
 /// Joins the job of `launch_of_environment`, and waits for its other processes; null for a process that was started
 /// alone. To be called once per process. `on_note` is called with the ranks that are still missing when the wait takes
-/// long, and when other programs could join, too. InputError if the job needs MPI and this program was built without
-/// it, or if the environment sets only some of the variables that sockets need.
-std::unique_ptr<Job> join_job(const std::function<void(const std::string& what)>& on_note, bool is_elastic = false);
+/// long, and when other programs could join, too. A job with a checksum of its call is elastic (Launch). InputError if
+/// the job needs MPI and this program was built without it, or if the environment sets only some of the variables that
+/// sockets need.
+std::unique_ptr<Job> join_job(const std::function<void(const std::string& what)>& on_note,
+                              std::optional<std::uint64_t> elastic_call = {});
 
 /// Gives this process, or the program that it runs next, the place that it was assigned when its job restarted.
 void set_launch(const RankAssignment& assignment);

@@ -30,8 +30,9 @@ def restarts(folder):
 
 
 class FaultsOfOneMachine(Faults):
-    names = ["rank_killed", "leader_killed", "leader_lost", "killed_and_not_elastic", "paused", "stopped", "terminated", "killed_while_saving",
-             "damaged_checkpoint", "full_disk_for_a_while", "variant_on_full_disk", "full_disk"]
+    names = ["rank_killed", "leader_killed", "leader_lost", "new_leader_lost", "other_experiment", "terminated_while_restarting",
+             "killed_and_not_elastic", "paused", "stopped", "terminated", "killed_while_saving", "damaged_checkpoint",
+             "full_disk_for_a_while", "variant_on_full_disk", "full_disk"]
     whole = {}
 
     def started(self, *options, ranks=RANKS, out=None):
@@ -74,22 +75,79 @@ class FaultsOfOneMachine(Faults):
 
     def leader_lost(self):
         """kill -9 of rank 0 of an elastic job, and of its launcher: another rank leads, on a smaller mesh"""
-        whole = self.reference()
         job = self.started("--elastic")
         job.wait_for_step(self.some_step())
-        program = job.program(0)
-        job.processes[0].kill()
-        os.kill(program, signal.SIGKILL)
+        self.lose(job, 0)
         codes = job.codes()
         expect(codes == [-signal.SIGKILL] + [0] * (RANKS - 1), f"{codes}: {job.errors()}")
+        return self.went_on_with_two(job, 0)
+
+    @staticmethod
+    def lose(job, rank):
+        """A process that no launcher starts again."""
+        program = job.program(rank)
+        job.processes[rank].kill()
+        os.kill(program, signal.SIGKILL)
+
+    def went_on_with_two(self, job, lost):
+        whole = self.reference()
         found = restarts(job.out)
-        expect(len(found) == 1 and found[0]["ranks"] == 2 and "rank 0" in found[0]["why"], f"restarts: {found}")
+        expect(len(found) == 1 and found[0]["ranks"] == 2 and f"rank {lost}" in found[0]["why"], f"restarts: {found}")
         trained = losses(job.out)
         expect(trained.keys() == whole.keys(), "steps are missing")
         # Two ranks round otherwise than four, and training makes such differences grow.
         for step in range(found[0]["step"], found[0]["step"] + 5):
             expect(abs(trained[step] - whole[step]) <= 1e-4 * whole[step], f"step {step}: {trained[step]} for {whole[step]}")
         return True, found[0]["seconds"]
+
+    def new_leader_lost(self):
+        """kill -9 of rank 0 of an elastic job, and of the rank that leads in its place, while it waits: a third one leads"""
+        job = self.started("--elastic")
+        job.wait_for_step(self.some_step())
+        self.lose(job, 0)
+        job.wait_for_words("heddle: rank 1: rank 0: its process has ended; the other processes restart the job")
+        time.sleep(self.rng.uniform(0, 3))
+        self.lose(job, 1)
+        codes = job.codes()
+        expect(codes == [-signal.SIGKILL] * 2 + [0] * (RANKS - 2), f"{codes}: {job.errors()}")
+        return self.went_on_with_two(job, 0)
+
+    def other_experiment(self):
+        """a lost rank of an elastic job is started again with another experiment, which is refused, and then with the right one"""
+        whole = self.reference()
+        wait = ("--elastic", "--set", "elastic.wait=60")
+        job = self.started(*wait)
+        job.wait_for_step(self.some_step())
+        rank = self.rng.randrange(RANKS)
+        self.lose(job, rank)
+        job.start_rank(rank, RANKS, *wait, "--set", "train.optimizer.lr=0.01", HEDDLE_STARTED_AGAIN="1")
+        expect(job.codes([RANKS]) == [4], job.error(RANKS))
+        expect("which was given another experiment or results folder" in job.error(RANKS), job.error(RANKS))
+        job.start_rank(rank, RANKS, *wait, HEDDLE_STARTED_AGAIN="1")
+        codes = job.codes()
+        expect([code for other, code in enumerate(codes) if other not in (rank, RANKS)] == [0] * RANKS, f"{codes}: {job.errors()}")
+        expect(losses(job.out) == whole, "the losses differ from those of a run without faults")
+        return True, restarts(job.out)[0]["seconds"]
+
+    def terminated_while_restarting(self):
+        """SIGTERM to a process of an elastic job that restarts: it leaves, and if it leads, the job ends and is resumed"""
+        job = self.started("--elastic")
+        job.wait_for_step(self.some_step())
+        self.lose(job, RANKS - 1)
+        job.wait_for_words("the other processes restart the job")
+        time.sleep(self.rng.uniform(0, 2))
+        rank = self.rng.randrange(RANKS - 1)
+        begin = time.monotonic()
+        job.processes[rank].send_signal(signal.SIGTERM)
+        codes = job.codes()
+        seconds = time.monotonic() - begin
+        if rank == 0:
+            expect(codes == [143, 4, 4, -signal.SIGKILL], f"{codes}: {job.errors()}")
+            expect(json.loads((job.out / "summary.json").read_text())["variants"][0]["status"] == "interrupted", "not interrupted")
+            self.resume(job.out, self.reference())
+            return False, seconds
+        expect(codes == [143 if other == rank else 0 for other in range(RANKS - 1)] + [-signal.SIGKILL], f"{codes}: {job.errors()}")
+        return self.went_on_with_two(job, RANKS - 1)
 
     def killed_and_not_elastic(self):
         """kill -9 of a rank of a job that is not elastic"""

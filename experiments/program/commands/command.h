@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -21,10 +23,13 @@ class Job;
 /// One call of the program. Wrong input is an InputError.
 struct CommandCall {
   const Console& console;
+  /// The standard error of every process of a job; the console's is that of rank 0 only.
+  std::ostream& all;
   /// Joins the job that the environment describes, and returns it; null if there is none.
   std::function<Job*()> join;
-  bool is_elastic = false;  // whether that job can be formed anew; set before it is joined
-  int code = 0;             // the exit code, set by the command
+  /// If that job can restart: a checksum of what its processes run. Set before it is joined.
+  std::optional<std::uint64_t> elastic_call{};
+  int code = 0;  // the exit code, set by the command
 };
 
 /// Each of these adds the options of a command and a callback, which runs it.

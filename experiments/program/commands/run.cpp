@@ -206,7 +206,8 @@ std::optional<DiskError> finish(ResultsFolder& folder, const RunResult& run) {
 }
 
 /// Trains every variant of a file, on the processes of a job if there is one. Returns the exit code.
-int run_command(const RunCommand& command, const Console& console, Job* job) {
+int run_command(const RunCommand& command, const CommandCall& call, Job* job) {
+  const Console& console = call.console;
   std::optional<ResultsFolder> folder;  // rank 0's
   PreparedStudy prepared = prepare_study(command, job, folder);
   Study<Experiment>& study = prepared.study;
@@ -261,7 +262,7 @@ int run_command(const RunCommand& command, const Console& console, Job* job) {
     finish_if_it_throws([&] {
       const auto run_once = [&] { return run_variant(member.root, member.name, settings); };
       run.variants.push_back(command.elastic ? run_or_restart(*job, member.root.elastic, prepared.preferred_ranks, path,
-                                                              signals.interruption(), console, run_once)
+                                                              signals.interruption(), call.all, run_once)
                                              : run_once());
     });
     if (folder) write_if_due(*folder, run, console);
@@ -326,12 +327,14 @@ void add_run(CLI::App& app, CommandCall& call) {
       ->excludes(grow);
   add_placements_option(app, command->automatic);
   app.callback([&call, command] {
-    call.is_elastic = command->elastic;
+    if (command->elastic) call.elastic_call = checksum_of_call(command->file, command->sets, command->out);
     try {
       if (const std::optional<Launch> launch = launch_of_environment();
           command->elastic && launch && launch->was_started_again)
-        find_leader(results_path(*command, read_study<Experiment>(command->file, command->sets)));
-      call.code = run_command(*command, call.console, call.join());
+        find_leader(results_path(*command, read_study<Experiment>(command->file, command->sets)),
+                    [&](const std::string& what) { call.all << what << "\n"
+                                                            << std::flush; });
+      call.code = run_command(*command, call, call.join());
     } catch (const RankAssigned& found) {
       Restart restart = restart_of_environment().value_or(Restart());  // of which this one is a part
       restart.number = found.assignment().restarts;

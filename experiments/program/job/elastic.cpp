@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -10,15 +11,19 @@
 
 #include <unistd.h>
 
+#include "experiments/program/interruption_signals.h"
+#include "experiments/program/study_input.h"
 #include "experiments/training/ranks/unix_time.h"
 #include "experiments/training/ranks/world_options.h"
 #include "framework/description/printable.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
+#include "framework/files/crc32c.h"
 #include "parallel/transports/processes/tcp/handshake.h"
 #include "parallel/transports/processes/tcp/job_secret.h"
 #include "parallel/transports/processes/tcp/rendezvous_address.h"
+#include "parallel/transports/processes/tcp/rendezvous_wait.h"
 #include "parallel/transports/processes/tcp/tcp_socket.h"
 
 namespace heddle {
@@ -62,11 +67,13 @@ std::filesystem::path leader_file(const std::filesystem::path& results) {
   return results / "leader.txt";
 }
 
-void write_leader(const std::filesystem::path& results, const LeaderAddress& leader, const Console& console) {
+/// Returns why it cannot be written; empty if it was.
+std::string write_leader(const std::filesystem::path& results, const LeaderAddress& leader) {
   try {
     write_file_atomically(leader_file(results), fmt::format("{} {}\n", leader.host, leader.port));
+    return "";
   } catch (const Error& error) {
-    console.err << fmt::format("{}: processes that are started again cannot find this one\n", error.what());
+    return error.what();
   }
 }
 
@@ -95,13 +102,23 @@ bool responds(const LeaderAddress& leader, const JobSecret& secret) {
 
 }  // namespace
 
-void find_leader(const std::filesystem::path& results) {
+std::uint64_t checksum_of_call(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                               const std::filesystem::path& out) {
+  try {
+    Study<Experiment> study = read_study<Experiment>(file, sets);
+    return crc32c(effective_json(study) + out.string());
+  } catch (const InputError&) {
+    return 0;
+  }
+}
+
+void find_leader(const std::filesystem::path& results, const std::function<void(const std::string& what)>& on_note) {
   const std::optional<Launch> launch = launch_of_environment();
   const std::optional<RendezvousAddress> first = rendezvous_address_of_environment();
   if (!launch || !first) return;
   const JobSecret secret = JobSecret::of_environment();
-  const auto timeout = rendezvous_timeouts_of_environment().timeout;
-  const auto end = TcpSocket::Clock::now() + timeout;
+  const RendezvousTimeouts timeouts = rendezvous_timeouts_of_environment();
+  RendezvousWait wait(timeouts.timeout, timeouts.note_after);
   for (;;) {
     const std::optional<LeaderAddress> leader = read_leader(results);
     if (leader && responds(*leader, secret)) {
@@ -110,12 +127,15 @@ void find_leader(const std::filesystem::path& results) {
       return;
     }
     if (launch->rank > 0 && responds({first->host, first->port}, secret)) return;
-    if (TcpSocket::Clock::now() >= end)
-      fail<RankFailed>(
-          "HEDDLE_STARTED_AGAIN: no process of the job was found within {} s: {} names {}{}",
-          std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), printable(leader_file(results).string()),
-          leader ? printable(fmt::format("{}:{}, which does not respond", leader->host, leader->port)) : "none",
-          launch->rank > 0 ? fmt::format(", and {} does not respond", to_string(*first)) : "");
+    const std::string why = fmt::format(
+        "{} names {}{}", printable(leader_file(results).string()),
+        leader ? printable(fmt::format("{}:{}, which does not respond", leader->host, leader->port)) : "none",
+        launch->rank > 0 ? fmt::format(", and {} does not respond", to_string(*first)) : "");
+    if (wait.is_over())
+      fail<RankFailed>("HEDDLE_STARTED_AGAIN: no process of the job was found within {} s: {}",
+                       std::chrono::duration_cast<std::chrono::seconds>(timeouts.timeout).count(), why);
+    if (TcpSocket::Clock::now() >= wait.next_stop() && wait.must_report())
+      on_note(fmt::format("rank {}, which was started again, looks for its job: {}", launch->rank, why));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -161,16 +181,16 @@ void check_goes_on(const std::filesystem::path& results) {
 }
 
 VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
-                             const std::filesystem::path& results, const Interruption& interruption,
-                             const Console& console, const std::function<VariantResult()>& run) {
+                             const std::filesystem::path& results, Interruption& interruption, std::ostream& all,
+                             const std::function<VariantResult()>& run) {
   const std::optional<Restart> last = restart_of_environment();
   const bool may_restart = (last ? last->number : 0) < config.restarts;
   // A failure of a process that is still there, such as too little memory, would only happen again.
   const auto goes_on = [&] {
     if (job.missing().empty() || interruption.signal != 0) return false;
-    if (!may_restart)
-      console.err << fmt::format("elastic.restarts: the job does not restart again after {}\n",
-                                 counted(config.restarts, "restart", "restarts"));
+    if (!may_restart && job.rank() == 0)
+      all << fmt::format("elastic.restarts: the job does not restart again after {}\n",
+                         counted(config.restarts, "restart", "restarts"));
     return may_restart;
   };
   std::optional<VariantResult> result;
@@ -183,13 +203,32 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferre
     if (!goes_on()) throw;
     why = error.what();
   }
-  console.err << fmt::format("{}; the other processes restart the job\n", why) << std::flush;
   const double failed_at = unix_seconds();
-  const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(config.wait));
+  const auto lead = [&](const LeaderAddress& leader) {
+    const std::string prefix = job.rank() > 0 ? fmt::format("heddle: rank {}: ", job.rank()) : "";
+    all << fmt::format("{}{}; the other processes restart the job\n", prefix, why);
+    if (const std::string unwritten = write_leader(results, leader); !unwritten.empty())
+      all << fmt::format("{}{}: processes that are started again cannot find this one\n", prefix, unwritten);
+    all << std::flush;
+  };
+  InterruptionSignals::set_then("this process does not restart");
+  interruption.is_heeded = true;
   const std::optional<RankAssignment> assignment =
-      job.regroup(wait, preferred_ranks, [&](const LeaderAddress& leader) { write_leader(results, leader, console); });
-  if (!assignment || interruption.signal != 0) fail<RankFailed>("{}", why);
-  restart_as(*assignment, {.number = assignment->restarts, .why = why, .failed_at = failed_at});
+      job.regroup({.wait_for_lost = std::chrono::duration_cast<std::chrono::milliseconds>(
+                       std::chrono::duration<double>(config.wait)),
+                   .preferred_ranks = preferred_ranks,
+                   .on_lead = lead,
+                   .is_cancelled = [&] { return interruption.signal != 0; }});
+  interruption.is_heeded = false;
+  if (assignment && interruption.signal == 0)
+    restart_as(*assignment, {.number = assignment->restarts, .why = why, .failed_at = failed_at});
+  if (!result) fail<RankFailed>("{}", why);
+  if (const int signal = interruption.signal; signal != 0) {
+    result->status = VariantResult::Status::interrupted;
+    result->interrupted_by = signal;
+    result->error = fmt::format("by SIG{}, after: {}", ::sigabbrev_np(signal), why);
+  }
+  return *std::move(result);
 }
 
 void restart_as(const RankAssignment& assignment, const Restart& restart) {

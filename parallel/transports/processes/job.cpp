@@ -110,9 +110,8 @@ bool Job::is_whole() const {
   return engine_->is_whole();
 }
 
-std::optional<RankAssignment> Job::regroup(std::chrono::milliseconds wait, int preferred_ranks,
-                                           const std::function<void(const LeaderAddress&)>& on_lead) {
-  return engine_->wire().regroup(engine_->missing(), wait, preferred_ranks, on_lead);
+std::optional<RankAssignment> Job::regroup(const RegroupOptions& options) {
+  return engine_->wire().regroup(engine_->missing(), options);
 }
 
 void Job::leave(int code) {

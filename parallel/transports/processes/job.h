@@ -75,8 +75,7 @@ class Job {
   bool is_whole() const;
 
   /// See Wire::regroup; called on all processes that are left, after a section that failed. The missing ones are lost.
-  std::optional<RankAssignment> regroup(std::chrono::milliseconds wait, int preferred_ranks,
-                                        const std::function<void(const LeaderAddress&)>& on_lead);
+  std::optional<RankAssignment> regroup(const RegroupOptions& options);
 
   /// Ends the job: waits until all processes have called it. The last call. Where some have not responded since a
   /// failure, it ends the job and this process with this exit code. It first waits for rank 0, which may still be

@@ -1,7 +1,9 @@
 // The place of a process in the job that started it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,6 +21,8 @@ struct Launch {
   /// The number of restarts so far, and the size of the job at its first start, where a restart may have changed it.
   int restarts = 0;
   std::optional<int> first_size{};
+  /// Of an elastic job: a checksum of what its processes run. One that runs something else has no part in a restart.
+  std::uint64_t call = 0;
   /// The address at which the process listens, if a restart has decided that.
   std::string listen_host{};
   /// Whether the process takes the place of one that has ended. The others have met elsewhere then, even if it is rank
@@ -43,6 +47,18 @@ struct RankAssignment {
   std::string host;  // of rank 0, as this process reaches it
   std::uint16_t port = 0;
   std::string listen_host{};  // at which this process listened so far; empty if it did not
+};
+
+/// How the processes of a job that are left restart it.
+struct RegroupOptions {
+  /// How long lost processes, which may have been started again, are waited for while the job has fewer than
+  /// `preferred_ranks` processes.
+  std::chrono::milliseconds wait_for_lost{};
+  int preferred_ranks = 1;
+  /// Called in the process that leads the restart, before it waits for the others.
+  std::function<void(const LeaderAddress&)> on_lead{};
+  /// Whether this process gives up, asked several times a second.
+  std::function<bool()> is_cancelled = [] { return false; };
 };
 
 /// The job restarts while this process connects, and the process has a rank there.

@@ -80,13 +80,10 @@ class Wire {
   }
 
   /// Leaves this job, and agrees with the processes that are left on a new one, which this process then joins by
-  /// itself. The new job has all processes that are not lost, and the lost ones that have been started again within
-  /// `wait`, as long as it has fewer than `preferred_ranks` processes. `on_lead` is called where this process waits for
-  /// the others: processes that are started again connect to it. The last call. RankFailed if the others go on without
-  /// this process; nothing for wires that cannot do it.
-  virtual std::optional<RankAssignment> regroup(const std::set<int>& /*lost*/, std::chrono::milliseconds /*wait*/,
-                                                int /*preferred_ranks*/,
-                                                const std::function<void(const LeaderAddress&)>& /*on_lead*/) {
+  /// itself. The new job has all processes that are not lost, and the lost ones that have been started again in time,
+  /// as long as it has fewer than the preferred number of processes. The last call. RankFailed if the others go on
+  /// without this process; nothing if it is cancelled, and for wires that cannot do it.
+  virtual std::optional<RankAssignment> regroup(const std::set<int>& /*lost*/, const RegroupOptions& /*options*/) {
     return {};
   }
   /// Waits until all processes call it; nothing may be under way. The last call.

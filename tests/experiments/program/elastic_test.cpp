@@ -85,7 +85,7 @@ TEST_CASE("elastic: a process that was started again says where it has looked fo
   const EnvironmentVariable time("HEDDLE_RENDEZVOUS_SECONDS", "1");
   const auto message = [&](const char* rank) {
     const EnvironmentVariable number("RANK", rank);
-    return message_of<RankFailed>([&] { find_leader(results); });
+    return message_of<RankFailed>([&] { find_leader(results, [](const std::string&) {}); });
   };
   const std::string within = "HEDDLE_STARTED_AGAIN: no process of the job was found within 1 s: " + file + " names ";
   CHECK(message("0") == within + "none");

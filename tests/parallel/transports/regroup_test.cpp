@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
+#include "parallel/transports/processes/tcp/listener.h"
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 #include "tests/support/message.h"
 #include "tests/support/processes/local_job.h"
@@ -50,13 +51,20 @@ class ElasticJob {
   const std::set<int>& lost() const { return lost_; }
   void set_on_lead(std::function<void(const LeaderAddress&)> on_lead) { on_lead_ = std::move(on_lead); }
 
+  std::optional<RankAssignment> regroup(
+      int p, milliseconds wait, int preferred_ranks, std::function<bool()> is_cancelled = [] { return false; }) {
+    return wire(p).regroup(lost_, {.wait_for_lost = wait,
+                                   .preferred_ranks = preferred_ranks,
+                                   .on_lead = on_lead_,
+                                   .is_cancelled = std::move(is_cancelled)});
+  }
   /// The assignments of the processes that are left, by their old ranks.
   std::map<int, RankAssignment> regroup(milliseconds wait, int preferred_ranks) {
     std::map<int, std::future<RankAssignment>> running;
     for (std::size_t p = 0; p < wires_.size(); ++p)
       if (wires_[p] != nullptr)
-        running[static_cast<int>(p)] = std::async(
-            std::launch::async, [=, this] { return *wires_[p]->regroup(lost_, wait, preferred_ranks, on_lead_); });
+        running[static_cast<int>(p)] =
+            std::async(std::launch::async, [=, this] { return *regroup(static_cast<int>(p), wait, preferred_ranks); });
     std::map<int, RankAssignment> assignments;
     for (auto& [p, assigned] : running) assignments[p] = assigned.get();
     return assignments;
@@ -76,10 +84,10 @@ std::vector<int> ranks_of(const std::map<int, RankAssignment>& assignments) {
 }
 
 /// The assigned that a process finds which is started again as rank p of n.
-std::future<RankAssignment> started_again(int p, int n, const RendezvousAddress& point) {
+std::future<RankAssignment> started_again(int p, int n, const RendezvousAddress& point, std::uint64_t call = 0) {
   return std::async(std::launch::async, [=] {
     try {
-      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true, .was_started_again = true}, point,
+      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true, .call = call, .was_started_again = true}, point,
                         {.timeout = seconds(20)}, secret);
     } catch (const RankAssigned& found) {
       return found.assignment();
@@ -121,7 +129,7 @@ TEST_CASE("regroup: the processes meet again at their leader's address, and can 
     again.push_back(std::async(std::launch::async, [&, p] {
       const Launch launch{.rank = p, .size = 2, .is_elastic = true, .restarts = leader.restarts};
       const auto wire = join_by_tcp(launch, {leader.host, leader.port}, {.timeout = seconds(20)}, secret);
-      return wire->regroup({}, seconds(20), 2, {});
+      return wire->regroup({}, {.wait_for_lost = seconds(20), .preferred_ranks = 2});
     }));
   for (int p : {0, 1}) {
     const std::optional<RankAssignment> assigned = again[static_cast<std::size_t>(p)].get();
@@ -182,11 +190,11 @@ TEST_CASE("regroup: all that are left go on, also where fewer would be enough, o
   job.kill(1);
   std::future<std::optional<RankAssignment>> late = std::async(std::launch::async, [&] {
     std::this_thread::sleep_for(seconds(1));
-    return job.wire(3).regroup(job.lost(), milliseconds(0), 1, {});
+    return job.regroup(3, milliseconds(0), 1);
   });
   std::future<std::optional<RankAssignment>> second =
-      std::async(std::launch::async, [&] { return job.wire(2).regroup(job.lost(), milliseconds(0), 1, {}); });
-  const std::optional<RankAssignment> leader = job.wire(0).regroup(job.lost(), milliseconds(0), 1, {});
+      std::async(std::launch::async, [&] { return job.regroup(2, milliseconds(0), 1); });
+  const std::optional<RankAssignment> leader = job.regroup(0, milliseconds(0), 1);
   CHECK(leader->size == 3);
   CHECK(second.get()->rank == 1);
   CHECK(late.get()->rank == 2);
@@ -199,6 +207,61 @@ TEST_CASE("regroup: a process that ends while the job restarts is not waited for
   const auto begin = std::chrono::steady_clock::now();
   CHECK(job.regroup(milliseconds(0), 3).at(1).size == 1);
   CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
+}
+
+TEST_CASE("regroup: where the process that leads ends while the others wait for it, the next one leads") {
+  ElasticJob job(4);
+  job.kill(3);
+  job.kill_unseen(0);
+  std::atomic<bool> leads = false;
+  job.set_on_lead([&](const LeaderAddress&) { leads = true; });
+  std::map<int, std::future<std::optional<RankAssignment>>> running;
+  {
+    const TcpSocket listening = TcpSocket::listen(job.point().port);  // rank 0, until it ends with its connections
+    TcpListener listener(listening, secret);
+    for (const int p : {1, 2})
+      running[p] = std::async(std::launch::async, [&job, p] { return job.regroup(p, milliseconds(300), 4); });
+    std::vector<TcpListener::Incoming> others;
+    while (others.size() < 2) others.push_back(listener.next({}, soon()).value());
+    std::this_thread::sleep_for(milliseconds(300));
+    CHECK(!leads);
+  }
+  for (const int p : {1, 2}) {
+    const std::optional<RankAssignment> assigned = running[p].get();
+    REQUIRE(assigned);
+    CHECK(assigned->rank == p - 1);
+    CHECK(assigned->size == 2);
+    CHECK(assigned->restarts == 1);
+  }
+  CHECK(leads);
+}
+
+TEST_CASE("regroup: a process that is asked to end while it waits leaves, and if it leads, the job does not restart") {
+  ElasticJob job(4);
+  job.kill(3);
+  std::atomic<bool> is_cancelled = false;
+  const auto begin = std::chrono::steady_clock::now();
+  std::future<std::optional<RankAssignment>> leader = std::async(
+      std::launch::async, [&] { return job.regroup(0, seconds(60), 4, [&] { return is_cancelled.load(); }); });
+  std::future<std::string> follower = std::async(
+      std::launch::async, [&] { return message_of<RankFailed>([&] { (void)job.regroup(1, seconds(60), 4); }); });
+  CHECK_FALSE(job.regroup(2, seconds(60), 4, [] { return true; }));
+  std::this_thread::sleep_for(milliseconds(500));  // the follower is connected
+  is_cancelled = true;
+  CHECK_FALSE(leader.get());
+  CHECK(follower.get() == "rank 0, which leads the restart of the job, was asked to end");
+  CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
+}
+
+TEST_CASE("regroup: a process that was started again with another experiment is turned away") {
+  ElasticJob job(3);
+  job.kill(2);
+  std::future<std::string> other = std::async(std::launch::async, [&] {
+    return message_of<RankFailed>([&] { (void)started_again(2, 3, job.point(), 77).get(); });
+  });
+  const std::map<int, RankAssignment> assignments = job.regroup(seconds(2), 3);
+  CHECK(ranks_of(assignments) == std::vector<int>{0, 1});
+  CHECK(other.get() == "the job restarts without this process, which was given another experiment or results folder");
 }
 
 TEST_CASE("regroup: where a process ends before it is back, the others restart once more without it") {
@@ -269,8 +332,8 @@ TEST_CASE("regroup: a process that comes too late is turned away, and a job that
                        "the job has restarted without this process, which came too late", RankFailed);
   const std::unique_ptr<Wire> second =
       join_by_tcp({.rank = 1, .size = 2, .restarts = 1}, point, {.timeout = seconds(20)}, secret);
-  CHECK_FALSE(second->regroup({}, seconds(1), 1, {}));
-  CHECK_FALSE(first.get()->regroup({}, seconds(1), 1, {}));
+  CHECK_FALSE(second->regroup({}, {.wait_for_lost = seconds(1)}));
+  CHECK_FALSE(first.get()->regroup({}, {.wait_for_lost = seconds(1)}));
 }
 
 }  // namespace heddle::test

@@ -103,7 +103,7 @@ TEST_CASE("sockets: a process of another build is turned away, and learns which 
   CHECK(
       first.ended() ==
       fmt::format("rank failed: rank 1 did not connect to 127.0.0.1:{} within 3 s; a process at {} was turned away: it "
-                  "speaks version 77 of the protocol between processes, and this process version 3",
+                  "speaks version 77 of the protocol between processes, and this process version 4",
                   point.port, to_string(other.local_address())));
 }
 
@@ -231,7 +231,7 @@ TEST_CASE("sockets: a process that connects to another program, another build or
       answered([](const TcpSocket& to, const TcpChallenge&) {
         say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 4});
       }) ==
-      "wrong input: RANK 0 speaks version 4 of the protocol between processes, and rank 1 version 3: all must run the "
+      "wrong input: RANK 0 speaks version 5 of the protocol between processes, and rank 1 version 4: all must run the "
       "same build of this program");
   CHECK(answered([](const TcpSocket& to, const TcpChallenge&) {
           say(to, TcpChallenge());

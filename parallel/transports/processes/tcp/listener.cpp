@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-static_assert(std::is_trivially_copyable_v<TcpHello> && sizeof(TcpHello) == 96);
+static_assert(std::is_trivially_copyable_v<TcpHello> && sizeof(TcpHello) == 104);
 
 std::string TcpHello::machine_name() const {
   return {machine.begin(), std::find(machine.begin(), machine.end(), '\0')};

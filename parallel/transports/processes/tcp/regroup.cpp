@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <netinet/in.h>
@@ -20,26 +21,40 @@ using Clock = TcpSocket::Clock;
 constexpr std::chrono::seconds connect_timeout{2};
 /// For bytes that have to cross the network.
 constexpr std::chrono::seconds send_timeout{2};
+/// A process that runs the program again as the rank 0 of the restarted job listens again within this time.
+constexpr std::chrono::seconds run_again_timeout{2};
+/// Between two questions whether this process gives up.
+constexpr std::chrono::milliseconds cancel_interval{100};
+
+/// How a process that was asked for a rank responds.
+struct RankResponse {
+  enum class Kind { assigned, refused, late, closed, cancelled } kind;
+  TcpAssignment given{};
+  std::string why{};  // of a refusal, if the process says it
+};
 
 class Regroup {
  public:
   Regroup(const Regrouping& regrouping, const TcpSocket& listening, const JobSecret& secret)
       : regrouping_(regrouping), listening_(listening), secret_(secret) {}
 
-  RankAssignment lead() const;
+  /// Nothing if it is cancelled.
+  std::optional<RankAssignment> lead() const;
   LeaderAddress leader_address(int leader) const {
     return {.host = leader == 0 ? regrouping_.leader_host : host_text(address(leader).host),
             .port = ntohs(address(leader).port)};
   }
-  /// Nothing if that rank has ended. RankFailed if it is there and assigns no rank.
+  /// Nothing if that rank has ended, or if it is cancelled. RankFailed if it is there and assigns no rank.
   std::optional<RankAssignment> follow(int leader) const;
+  bool is_cancelled() const { return regrouping_.options.is_cancelled(); }
 
  private:
   using Others = std::vector<TcpListener::Incoming>;
 
   const TcpAddress& address(int rank) const { return regrouping_.addresses[static_cast<std::size_t>(rank)]; }
   bool is_left(int rank) const { return !regrouping_.lost.contains(rank); }
-  std::chrono::milliseconds max_wait() const { return std::max(regrouping_.wait_for_lost, regrouping_.wait_for_left); }
+  std::chrono::milliseconds wait_for_lost() const { return regrouping_.options.wait_for_lost; }
+  std::chrono::milliseconds max_wait() const { return std::max(wait_for_lost(), regrouping_.wait_for_left); }
   RankAssignment assignment(int rank, int size, int restarts, int leader) const {
     const auto [host, port] = leader_address(leader);
     return {.rank = rank,
@@ -54,9 +69,10 @@ class Regroup {
   bool was_started_again(const TcpHello& hello, const Others& others) const;
   bool are_left_ranks_here(const Others& others) const;
   Others accept_others() const;
-  bool can_join(const TcpHello& hello, const Others& others) const;
+  std::string_view why_turned_away(const TcpHello& hello, const Others& others) const;
   void put_in_order(Others& others) const;
-  std::optional<TcpAssignment> request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const;
+  RankResponse request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const;
+  TcpSocket connect_again(int leader) const;
 
   const Regrouping& regrouping_;
   const TcpSocket& listening_;
@@ -69,6 +85,7 @@ TcpHello Regroup::own_hello() const {
   hello.size = regrouping_.launch.size;
   hello.restarts = regrouping_.launch.restarts;
   hello.is_elastic = 1;
+  hello.call = regrouping_.launch.call;
   hello.job = regrouping_.job;
   hello.address = address(regrouping_.launch.rank);
   return hello;
@@ -102,8 +119,14 @@ bool Regroup::are_left_ranks_here(const Others& others) const {
   return true;
 }
 
-RankAssignment Regroup::lead() const {
+std::optional<RankAssignment> Regroup::lead() const {
   Others others = accept_others();
+  if (is_cancelled()) {
+    const std::string why =
+        fmt::format("rank {}, which leads the restart of the job, was asked to end", regrouping_.launch.rank);
+    for (const TcpListener::Incoming& other : others) send_reply(other.socket, TcpReply::Kind::failed, why);
+    return {};
+  }
   // Some may have ended while they waited.
   std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
   put_in_order(others);
@@ -113,33 +136,36 @@ RankAssignment Regroup::lead() const {
   return assignment(0, assign_ranks(sockets, restarts), restarts, regrouping_.launch.rank);
 }
 
-/// The processes that connect, until enough of them are here or the time is over.
+/// The processes that connect, until enough of them are here, the time is over, or it is cancelled.
 Regroup::Others Regroup::accept_others() const {
   Others others;
   TcpListener listener(listening_, secret_);
   const auto begin = Clock::now();
   for (;;) {
     const bool are_all_here = are_left_ranks_here(others);
-    if (are_all_here && static_cast<int>(others.size()) + 1 >= regrouping_.preferred_ranks) return others;
-    const auto end = begin + (are_all_here ? regrouping_.wait_for_lost : max_wait());
-    if (Clock::now() >= end) return others;
-    std::optional<TcpListener::Incoming> incoming = listener.next({}, end);
+    if (are_all_here && static_cast<int>(others.size()) + 1 >= regrouping_.options.preferred_ranks) return others;
+    const auto end = begin + (are_all_here ? wait_for_lost() : max_wait());
+    if (Clock::now() >= end || is_cancelled()) return others;
+    std::optional<TcpListener::Incoming> incoming =
+        listener.next({}, std::min<TcpSocket::Deadline>(end, Clock::now() + cancel_interval));
     if (!incoming) continue;
-    if (can_join(incoming->hello, others)) {
-      others.push_back(std::move(*incoming));
-    } else {
-      constexpr std::string_view why =
-          "the job restarts without this process: only elastic processes with a missing rank can join";
+    if (const std::string_view why = why_turned_away(incoming->hello, others); !why.empty())
       send_reply(incoming->socket, TcpReply::Kind::failed, why);
-    }
+    else
+      others.push_back(std::move(*incoming));
   }
 }
 
-bool Regroup::can_join(const TcpHello& hello, const Others& others) const {
+/// Empty if the process can join.
+std::string_view Regroup::why_turned_away(const TcpHello& hello, const Others& others) const {
   const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
     return other.hello.rank == hello.rank && other.hello.job == hello.job && other.socket.is_peer_open();
   });
-  return hello.is_elastic != 0 && !is_here && (is_member(hello) || was_started_again(hello, others));
+  if (hello.is_elastic == 0 || is_here || !(is_member(hello) || was_started_again(hello, others)))
+    return "the job restarts without this process: only elastic processes with a missing rank can join";
+  if (hello.call != regrouping_.launch.call)
+    return "the job restarts without this process, which was given another experiment or results folder";
+  return "";
 }
 
 /// By their ranks so far. From the second restart on, the processes that were started again come last.
@@ -151,39 +177,75 @@ void Regroup::put_in_order(Others& others) const {
 }
 
 std::optional<RankAssignment> Regroup::follow(int leader) const {
-  const TcpSocket socket = TcpSocket::try_connect(address(leader), Clock::now() + connect_timeout);
-  if (!socket.is_open()) return {};
-  const auto wait = is_left(leader) ? max_wait() : std::chrono::milliseconds(0);
-  if (const std::optional<TcpAssignment> given = request_rank(socket, Clock::now() + wait + send_timeout))
-    return assignment(given->rank, given->size, given->restarts, leader);
-  // A lost rank was perhaps only slow to end.
-  if (!is_left(leader)) return {};
-  fail<RankFailed>("rank {} at {} assigned no rank to this process: the job goes on without it", leader,
-                   to_string(address(leader)));
+  TcpSocket socket = TcpSocket::try_connect(address(leader), Clock::now() + connect_timeout);
+  const auto deadline = Clock::now() + (is_left(leader) ? max_wait() : std::chrono::milliseconds(0)) + send_timeout;
+  while (socket.is_open()) {
+    const RankResponse response = request_rank(socket, deadline);
+    if (response.kind == RankResponse::Kind::assigned)
+      return assignment(response.given.rank, response.given.size, response.given.restarts, leader);
+    // A lost rank was perhaps only slow to end.
+    if (response.kind == RankResponse::Kind::cancelled || !is_left(leader)) return {};
+    if (!response.why.empty()) fail<RankFailed>("{}", response.why);
+    if (response.kind != RankResponse::Kind::closed)
+      fail<RankFailed>("rank {} at {} assigned no rank to this process: the job goes on without it", leader,
+                       to_string(address(leader)));
+    socket = connect_again(leader);
+  }
+  return {};
 }
 
-/// Nothing if the leader does not assign a rank by the deadline.
-std::optional<TcpAssignment> Regroup::request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const {
-  const auto read = [&](auto& value) {
-    return socket.read(std::as_writable_bytes(std::span(&value, 1)), deadline) == TcpSocket::Outcome::done;
+RankResponse Regroup::request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const {
+  using Kind = RankResponse::Kind;
+  const auto unless_done = [](TcpSocket::Outcome outcome) {
+    return RankResponse{outcome == TcpSocket::Outcome::late ? Kind::late : Kind::closed};
   };
-  if (connecting_handshake(socket, secret_, deadline).kind != HandshakeResult::Kind::done) return {};
+  const auto read = [&](auto& value) { return socket.read(std::as_writable_bytes(std::span(&value, 1)), deadline); };
+  if (const HandshakeResult::Kind shaken = connecting_handshake(socket, secret_, deadline).kind;
+      shaken != HandshakeResult::Kind::done)
+    return {shaken == HandshakeResult::Kind::closed ? Kind::closed
+            : shaken == HandshakeResult::Kind::late ? Kind::late
+                                                    : Kind::refused};
   const TcpHello mine = own_hello();
-  if (socket.write(std::as_bytes(std::span(&mine, 1)), deadline) != TcpSocket::Outcome::done) return {};
+  if (const auto outcome = socket.write(std::as_bytes(std::span(&mine, 1)), deadline);
+      outcome != TcpSocket::Outcome::done)
+    return unless_done(outcome);
+  for (; socket.is_peer_open() && Clock::now() < deadline; std::this_thread::sleep_for(cancel_interval / 10))
+    if (is_cancelled()) return {Kind::cancelled};
   TcpReply header;
-  TcpAssignment given;
-  if (!read(header) || header.kind != TcpReply::Kind::assignment || header.bytes != sizeof(given)) return {};
-  if (!read(given) || !given.is_possible()) return {};
-  return given;
+  if (const auto outcome = read(header); outcome != TcpSocket::Outcome::done) return unless_done(outcome);
+  RankResponse response{Kind::assigned};
+  if (header.kind == TcpReply::Kind::failed && header.bytes <= TcpReply::max_bytes) {
+    response = {.kind = Kind::refused, .given = {}, .why = std::string(header.bytes, ' ')};
+    const auto outcome = socket.read(std::as_writable_bytes(std::span(response.why)), deadline);
+    return outcome == TcpSocket::Outcome::done ? response : unless_done(outcome);
+  }
+  if (header.kind != TcpReply::Kind::assignment || header.bytes != sizeof(response.given)) return {Kind::refused};
+  if (const auto outcome = read(response.given); outcome != TcpSocket::Outcome::done) return unless_done(outcome);
+  return response.given.is_possible() ? response : RankResponse{Kind::refused};
+}
+
+/// A leader that has closed the connection has ended, or it runs the program again, and then turns this process away.
+/// Closed if it does not listen.
+TcpSocket Regroup::connect_again(int leader) const {
+  const auto end = Clock::now() + run_again_timeout;
+  TcpSocket socket;
+  while (!socket.is_open() && Clock::now() < end && !is_cancelled()) {
+    std::this_thread::sleep_for(cancel_interval);
+    socket = TcpSocket::try_connect(address(leader), end);
+  }
+  return socket;
 }
 
 }  // namespace
 
-RankAssignment regroup(const Regrouping& regrouping, const TcpSocket& listening, const JobSecret& secret) {
+std::optional<RankAssignment> regroup(Regrouping regrouping, const TcpSocket& listening, const JobSecret& secret) {
   const Regroup regroup(regrouping, listening, secret);
-  for (int leader = 0; leader < regrouping.launch.rank; ++leader)
-    if (const std::optional<RankAssignment> assignment = regroup.follow(leader)) return *assignment;
-  if (regrouping.on_lead) regrouping.on_lead(regroup.leader_address(regrouping.launch.rank));
+  for (int leader = 0; leader < regrouping.launch.rank; ++leader) {
+    if (const std::optional<RankAssignment> assignment = regroup.follow(leader)) return assignment;
+    if (regroup.is_cancelled()) return {};
+    regrouping.lost.insert(leader);  // it may have ended just now
+  }
+  if (regrouping.options.on_lead) regrouping.options.on_lead(regroup.leader_address(regrouping.launch.rank));
   return regroup.lead();
 }
 

@@ -5,7 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,21 +22,16 @@ struct Regrouping {
   std::string leader_host;            // of the rank 0 so far
   std::vector<TcpAddress> addresses;  // where each rank listens
   std::set<int> lost;                 // ranks that have ended, or do not respond
-  /// How long the leader waits for lost ranks, which may have been started again, while the job has fewer than
-  /// `preferred_ranks` processes.
-  std::chrono::milliseconds wait_for_lost;
-  int preferred_ranks = 1;
+  RegroupOptions options{};
   /// How long the leader waits for the ranks that are left, at least: one may notice the failure so much later than
   /// another.
   std::chrono::milliseconds wait_for_left = std::chrono::seconds(10);
-  /// Called before this process leads, if it does.
-  std::function<void(const LeaderAddress&)> on_lead{};
 };
 
 /// Every process of the job that is left calls it, and listens at its address all the while. The new ranks are in the
 /// order of the old ones. A process that was started again has the rank that it was started with, or from the second
-/// restart on, when ranks may have changed, one after the others. RankFailed if this process was given no rank by a
-/// process that is left.
-RankAssignment regroup(const Regrouping& regrouping, const TcpSocket& listening, const JobSecret& secret);
+/// restart on, when ranks may have changed, one after the others. If the leader ends meanwhile, the next rank leads.
+/// RankFailed if this process was given no rank by a process that is left; nothing if it is cancelled.
+std::optional<RankAssignment> regroup(Regrouping regrouping, const TcpSocket& listening, const JobSecret& secret);
 
 }  // namespace heddle

@@ -174,6 +174,7 @@ void Rendezvous::fill_own_hello() {
   mine.size = launch_.size;
   mine.restarts = launch_.restarts;
   mine.is_elastic = launch_.is_elastic ? 1 : 0;
+  mine.call = launch_.call;
   if (launch_.leads()) mine.job = std::bit_cast<std::array<std::uint64_t, 4>>(JobSecret::draw_nonce())[0] | 1;
   mine.address = {interface_ ? interface_->host : 0, listening_.local_address().port};
   (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);

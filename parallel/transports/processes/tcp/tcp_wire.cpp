@@ -90,8 +90,7 @@ class TcpWire : public Wire {
     return std::make_unique<TcpTransfer>(connection(from), std::move(elements), false);
   }
 
-  std::optional<RankAssignment> regroup(const std::set<int>& lost, std::chrono::milliseconds wait, int preferred_ranks,
-                                        const std::function<void(const LeaderAddress&)>& on_lead) override {
+  std::optional<RankAssignment> regroup(const std::set<int>& lost, const RegroupOptions& options) override {
     if (!listening_.is_open()) return {};
     disconnect(std::chrono::seconds(1));
     return heddle::regroup({.launch = launch_,
@@ -99,9 +98,7 @@ class TcpWire : public Wire {
                             .leader_host = leader_host_,
                             .addresses = addresses_,
                             .lost = lost,
-                            .wait_for_lost = wait,
-                            .preferred_ranks = preferred_ranks,
-                            .on_lead = on_lead},
+                            .options = options},
                            listening_, secret_);
   }
   void leave() override { disconnect(std::chrono::seconds(10)); }
