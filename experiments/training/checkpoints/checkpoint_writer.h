@@ -46,6 +46,8 @@ class CheckpointWriter {
     std::optional<Failure> failure;
   };
 
+  /// Makes the first copy of such tensors take no longer than later ones.
+  void prepare(const std::vector<StateTensor>& tensors) { copy_.prepare(tensors); }
   /// A collective call, while nothing is being written. In the background, it returns once the state is copied; where
   /// the host has no memory for the copy, and otherwise, once this rank has written.
   void start(CheckpointPart part, bool in_background);

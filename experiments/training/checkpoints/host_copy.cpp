@@ -1,18 +1,40 @@
 #include "experiments/training/checkpoints/host_copy.h"
 
 #include <new>
-#include <utility>
+#include <system_error>
+
+#include "framework/files/disk_page.h"
 
 namespace heddle {
+
+namespace {
+
+std::size_t bytes_of(const std::vector<StateTensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const StateTensor& tensor : tensors) bytes += static_cast<std::size_t>(tensor.value.bytes());
+  return bytes;
+}
+
+}  // namespace
 
 HostCopy::~HostCopy() {
   free();
 }
 
+void HostCopy::prepare(const std::vector<StateTensor>& tensors) {
+  if (!reserve(bytes_of(tensors))) return;
+  try {
+    prepared_ = std::async(std::launch::async, [memory = memory_, bytes = capacity_] {
+      for (std::size_t page = 0; page < bytes; page += disk_page) memory[page] = std::byte{0};
+    });
+  } catch (const std::system_error&) {
+    // The system has no more threads: the first copy takes longer.
+  }
+}
+
 bool HostCopy::take(const std::vector<StateTensor>& tensors) {
-  std::size_t needed = 0;
-  for (const StateTensor& tensor : tensors) needed += static_cast<std::size_t>(tensor.value.bytes());
-  if (!reserve(needed)) return false;
+  if (!reserve(bytes_of(tensors))) return false;
+  wait_until_prepared();
   used_ = 0;
   for (const StateTensor& tensor : tensors) {
     const auto bytes = static_cast<std::size_t>(tensor.value.bytes());
@@ -36,7 +58,12 @@ bool HostCopy::reserve(std::size_t bytes) {
   return true;
 }
 
+void HostCopy::wait_until_prepared() {
+  if (prepared_.valid()) prepared_.get();
+}
+
 void HostCopy::free() {
+  wait_until_prepared();
   if (memory_ != nullptr) device_.backend().deallocate_host(memory_, static_cast<std::int64_t>(capacity_));
   memory_ = nullptr;
   used_ = capacity_ = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <future>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,9 @@ class HostCopy {
   HostCopy(const HostCopy&) = delete;
   HostCopy& operator=(const HostCopy&) = delete;
 
+  /// Reserves memory for a copy of these tensors. A thread writes to it for the first time, which takes longer than
+  /// later copies do.
+  void prepare(const std::vector<StateTensor>& tensors);
   /// Replaces the copy by one of these tensors' elements, one tensor after the other. Returns false if the host has no
   /// memory for them.
   bool take(const std::vector<StateTensor>& tensors);
@@ -27,12 +31,14 @@ class HostCopy {
 
  private:
   bool reserve(std::size_t bytes);
+  void wait_until_prepared();
   void free();
 
   Device& device_;
   std::byte* memory_ = nullptr;
   std::size_t capacity_ = 0;
   std::size_t used_ = 0;
+  std::future<void> prepared_;
 };
 
 }  // namespace heddle

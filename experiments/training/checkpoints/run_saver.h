@@ -30,6 +30,10 @@ class RunSaver {
   /// The run resumes after these steps. `measure` names what the best checkpoint is the best in; empty: none is kept.
   void resume(std::int64_t first_step, const std::string& measure);
 
+  /// After the first step of a run.
+  void prepare(Trainer& trainer) {
+    if (saves() && copies()) writer_.prepare(state_to_save(trainer));
+  }
   /// Saves after these steps. If more follow, the checkpoint is written while they are trained (train.async_save).
   /// InputError or RankFailed if the state should not be saved; a disk that does not take it is no error.
   void save(Trainer& trainer, std::int64_t steps_done, bool is_last);

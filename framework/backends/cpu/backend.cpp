@@ -4,8 +4,11 @@
 #include <cstring>
 #include <new>
 
+#include <sys/mman.h>
+
 #include "framework/backends/cpu/allocator.h"
 #include "framework/backends/cpu/context.h"
+#include "framework/backends/cpu/loops/parallel.h"
 #include "framework/backends/cpu/loops/thread_team.h"
 #include "framework/backends/kernels_on.h"
 #include "framework/files/disk_page.h"
@@ -26,10 +29,14 @@ class CpuBackend final : public Backend {
   std::int64_t reserved_bytes() const override { return allocator_.reserved_bytes(); }
 
   std::byte* allocate_host(std::int64_t bytes) override {
-    return new (std::align_val_t(disk_page)) std::byte[static_cast<std::size_t>(bytes)];
+    const auto size = static_cast<std::size_t>(bytes);
+    auto* const host = new (host_alignment(bytes)) std::byte[size];
+    // Large pages are written for the first time, and passed to a disk, in a fraction of the time.
+    if (size >= large_page) madvise(host, size, MADV_HUGEPAGE);
+    return host;
   }
-  void deallocate_host(std::byte* host, std::int64_t /*bytes*/) override {
-    ::operator delete[](host, std::align_val_t(disk_page));
+  void deallocate_host(std::byte* host, std::int64_t bytes) override {
+    ::operator delete[](host, host_alignment(bytes));
   }
   void offload(void* device, std::span<std::byte> host) override {
     copy_to_host(host, device);
@@ -43,10 +50,10 @@ class CpuBackend final : public Backend {
   std::shared_ptr<const Mark> transfers() override { return nullptr; }
 
   void copy_from_host(void* device, std::span<const std::byte> host) override {
-    copy(device, host.data(), static_cast<std::int64_t>(host.size()));
+    copy_apart(device, host.data(), std::ssize(host));
   }
   void copy_to_host(std::span<std::byte> host, const void* device) override {
-    copy(host.data(), device, static_cast<std::int64_t>(host.size()));
+    copy_apart(host.data(), device, std::ssize(host));
   }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
@@ -61,6 +68,20 @@ class CpuBackend final : public Backend {
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
 
  private:
+  static constexpr std::size_t large_page = std::size_t{2} << 20;
+  static std::align_val_t host_alignment(std::int64_t bytes) {
+    return std::align_val_t(static_cast<std::size_t>(bytes) >= large_page ? large_page : disk_page);
+  }
+
+  /// By all threads, of memory that does not overlap.
+  static void copy_apart(void* to, const void* from, std::int64_t bytes) {
+    constexpr std::int64_t grain = std::int64_t{1} << 20;
+    cpu::parallel_for(bytes, grain, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                  static_cast<std::size_t>(end - begin));
+    });
+  }
+
   const BackendKernels& kernels() const override { return kernels_; }
 
   cpu::Allocator allocator_;
