@@ -159,16 +159,16 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
     return 2;
   }
   std::unique_ptr<Job> job;
+  std::ostringstream said;  // by a process other than rank 0's
+  const std::string prefix = launch && launch->rank > 0 ? fmt::format("heddle: rank {}: ", launch->rank) : "heddle: ";
   int code = 0;
   if (!launch || launch->rank == 0) {
-    code = report_errors(argc, argv, console, job, console.err, "heddle: ");
+    code = report_errors(argc, argv, console, job, console.err, prefix);
   } else if (joins_job(command_words(argc, argv))) {
     // All processes of a job fail with the same errors; rank 0 prints them.
     NullBuffer null_buffer;
     std::ostream silent(&null_buffer);
-    std::ostringstream said;
-    code =
-        report_errors(argc, argv, {silent, said, {}}, job, console.err, fmt::format("heddle: rank {}: ", launch->rank));
+    code = report_errors(argc, argv, {silent, said, {}}, job, console.err, prefix);
     // Processes that connect by sockets form a job only once they are connected.
     if (!job && has_rendezvous_address()) console.err << said.str() << std::flush;
   }
@@ -177,7 +177,10 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   job->leave(code);
   const std::optional<std::string> lost = job->why_lost(0);
   if (!lost) return code;
-  console.err << fmt::format("heddle: rank {}: {}\n", job->rank(), *lost) << std::flush;
+  const std::string text = said.str();
+  const std::size_t own_error = text.rfind(prefix);
+  console.err << (own_error == std::string::npos ? fmt::format("{}{}\n", prefix, *lost) : text.substr(own_error))
+              << std::flush;
   return code != 0 ? code : 4;
 }
 

@@ -1,6 +1,8 @@
 // Matrix products.
 #pragma once
 
+#include <optional>
+
 #include "framework/tensors/tensor.h"
 
 namespace heddle {
@@ -30,6 +32,8 @@ class LinearAlgebraKernels {
   virtual std::int64_t gemm_workspace(const MatrixProduct& product, const Tensor& c) const = 0;
   /// Whether bf16 products take much less time here than f32's, by what the processor can do.
   virtual bool is_bf16_fast() const = 0;
+  /// The seconds that products have taken so far; nothing where the host does not wait for them.
+  virtual std::optional<double> product_seconds() const = 0;
 
   // A right operand that many products with m rows on the left share, in the layout in which they read it fastest.
 
@@ -50,6 +54,7 @@ class LinearAlgebraKernelsOn final : public LinearAlgebraKernels {
   void gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const override;
   std::int64_t gemm_workspace(const MatrixProduct& product, const Tensor& c) const override;
   bool is_bf16_fast() const override;
+  std::optional<double> product_seconds() const override;
   std::int64_t packed_bytes(std::int64_t m, const Tensor& b, bool transpose_b) const override;
   void pack(std::int64_t m, const Tensor& b, bool transpose_b, Tensor& packed) const override;
   void packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c, Tensor& workspace) const override;

@@ -143,6 +143,9 @@ class FaultsOfOneMachine(Faults):
         seconds = time.monotonic() - begin
         if rank == 0:
             expect(codes == [143, 4, 4, -signal.SIGKILL], f"{codes}: {job.errors()}")
+            for other in (1, 2):
+                why = f"rank {other}: rank 0, which leads the restart of the job, was asked to end"
+                expect(why in job.error(other), job.error(other))
             expect(json.loads((job.out / "summary.json").read_text())["variants"][0]["status"] == "interrupted", "not interrupted")
             self.resume(job.out, self.reference())
             return False, seconds

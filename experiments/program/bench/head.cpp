@@ -2,7 +2,8 @@
 // is usually measured, with 100,000 classes or, in the long benchmark, with the millions of such measurements. The
 // limit is the rate of oneDNN's matrix products on one class tile, on both ranks at once, measured for one second
 // before each step because a machine's clock changes within a minute. The rate of a step counts the products that the
-// head needs at least: four if nothing is kept between the phases, three with a stash.
+// head needs at least: four if nothing is kept between the phases, three with a stash. Below it is the rate of these
+// products themselves, over the time that rank 0 spends in them.
 #include <fmt/format.h>
 
 #include "experiments/program/bench/bench.h"
@@ -23,8 +24,10 @@ constexpr std::int64_t cpu_tile = 1024;  // as the head chooses for such embeddi
 /// Medians over the steps.
 struct Measured {
   double seconds = 0;
-  double tile_rate = 0;  // floating-point operations per second
-  double share = 0;      // of a step's rate in that before it
+  double tile_rate = 0;      // floating-point operations per second
+  double share = 0;          // of a step's rate in that before it
+  double product_rate = 0;   // of the products alone, while the step computes them
+  double product_share = 0;  // of that in the tile's rate
   std::int64_t peak_bytes = 0;
 };
 
@@ -37,18 +40,25 @@ Measured measure(const HeadCase& c) {
     std::vector<double> seconds;
     std::vector<double> rates;
     std::vector<double> shares;
+    std::vector<double> product_rates;
+    std::vector<double> product_shares;
+    const LinearAlgebraKernels& products = rank.device.backend().linear_algebra();
     for (int i = 0; i < c.steps; ++i) {
       rank.world.barrier().wait();
       rates.push_back(head_ranks * tile_rate(c, cpu_tile, rank));
       rank.world.barrier().wait();
+      const double products_before = products.product_seconds().value();
       const double begin = rank.clock.now();
       head.step();
+      product_rates.push_back(c.flops() / (products.product_seconds().value() - products_before));
+      product_shares.push_back(product_rates.back() / rates.back());
       rank.world.barrier().wait();
       seconds.push_back(rank.clock.now() - begin);
       shares.push_back(c.flops() / seconds.back() / rates.back());
     }
     if (rank.index == 0)
-      measured = {median(seconds), median(rates), median(shares), rank.device.meter().peak().total()};
+      measured = {median(seconds),       median(rates),          median(shares),
+                  median(product_rates), median(product_shares), rank.device.meter().peak().total()};
   });
   return measured;
 }
@@ -142,6 +152,11 @@ std::vector<BenchRow> bench_head(const BenchSettings& settings) {
               .unit = "GFLOP/s",
               .limit = measured.tile_rate / giga,
               .share = measured.share});
+    rows.add({.name = "  while it multiplies",
+              .value = measured.product_rate / giga,
+              .unit = "GFLOP/s",
+              .limit = measured.tile_rate / giga,
+              .share = measured.product_share});
     rows.add(
         {.name = "  largest memory of a rank", .value = static_cast<double>(measured.peak_bytes) / giga, .unit = "GB"});
     if (c.config.logits != Logits::fused || c.config.stash) continue;

@@ -91,6 +91,7 @@ std::string continuing(const RunCommand& command) {
   for (const std::string& set : command.sets) text += " --set " + shell_word(set);
   if (!command.out.empty()) text += " --out " + shell_word(command.out.string());
   if (command.automatic) text += " --placements auto";
+  if (command.elastic) text += " --elastic";
   return text + (command.resume == resume_if_possible ? " --resume=auto" : " --resume");
 }
 

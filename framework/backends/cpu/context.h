@@ -23,12 +23,15 @@ class Context {
   const OneDnn& onednn() const { return *onednn_; }
   GemmPrimitives& gemms() { return *gemms_; }
   ConvolutionPrimitives& convolutions() { return *convolutions_; }
+  /// Of matrix products so far.
+  double& product_seconds() { return product_seconds_; }
 
  private:
   int threads_;
   std::unique_ptr<const OneDnn> onednn_;
   std::unique_ptr<GemmPrimitives> gemms_;
   std::unique_ptr<ConvolutionPrimitives> convolutions_;
+  double product_seconds_ = 0;
 };
 
 }  // namespace heddle::cpu

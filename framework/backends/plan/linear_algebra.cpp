@@ -32,6 +32,11 @@ bool LinearAlgebraKernelsOn<plan::Context>::is_bf16_fast() const {
 }
 
 template <>
+std::optional<double> LinearAlgebraKernelsOn<plan::Context>::product_seconds() const {
+  return {};
+}
+
+template <>
 std::int64_t LinearAlgebraKernelsOn<plan::Context>::packed_bytes(std::int64_t m, const Tensor& b,
                                                                  bool transpose_b) const {
   return context_.needs->packed(m, b.shape()[transpose_b ? 0 : 1], b.shape()[transpose_b ? 1 : 0], b.dtype());

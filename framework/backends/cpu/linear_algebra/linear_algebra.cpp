@@ -2,6 +2,8 @@
 // widened to f32 in the workspace.
 #include "framework/kernels/linear_algebra.h"
 
+#include <chrono>
+
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/elementwise/bias.h"
 #include "framework/backends/cpu/linear_algebra/padded_product.h"
@@ -29,6 +31,20 @@ void scale(double beta, Tensor& c) {
       values[i] = beta == 0 ? T{} : static_cast<T>(static_cast<Compute<T>>(beta) * static_cast<Compute<T>>(values[i]));
   });
 }
+
+/// Adds the time in which it lives to that of the products.
+class ProductTime {
+ public:
+  explicit ProductTime(double& seconds) : seconds_(seconds) {}
+  ~ProductTime() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  ProductTime(const ProductTime&) = delete;
+  ProductTime& operator=(const ProductTime&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& seconds_;
+  Clock::time_point begin_ = Clock::now();
+};
 
 const GemmPrimitive& packed_product(Context& context, const GemmShape& shape, DType dtype) {
   const GemmPrimitive* const found = context.gemms().find(shape, {dtype, dtype});
@@ -77,6 +93,7 @@ namespace heddle {
 
 template <>
 void LinearAlgebraKernelsOn<cpu::Context>::gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const {
+  const cpu::ProductTime time(context_.product_seconds());
   cpu::multiply(context_, cpu::shape_of(product, c), product.a, product.b, c,
                 workspace.defined() ? workspace.data() : nullptr);
   cpu::add_bias(product.bias, c);
@@ -110,6 +127,7 @@ void LinearAlgebraKernelsOn<cpu::Context>::pack(std::int64_t m, const Tensor& b,
 template <>
 void LinearAlgebraKernelsOn<cpu::Context>::packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
                                                        Tensor& workspace) const {
+  const cpu::ProductTime time(context_.product_seconds());
   const cpu::GemmPrimitive& product = cpu::packed_product(context_, cpu::packed_shape(a, beta, c), c.dtype());
   product.run(context_.onednn(), a.data(), packed.data(), c.data(), workspace.defined() ? workspace.data() : nullptr);
 }
@@ -123,6 +141,11 @@ std::int64_t LinearAlgebraKernelsOn<cpu::Context>::packed_gemm_workspace(const T
 template <>
 bool LinearAlgebraKernelsOn<cpu::Context>::is_bf16_fast() const {
   return cpu::is_bf16_fast();
+}
+
+template <>
+std::optional<double> LinearAlgebraKernelsOn<cpu::Context>::product_seconds() const {
+  return context_.product_seconds();
 }
 
 }  // namespace heddle

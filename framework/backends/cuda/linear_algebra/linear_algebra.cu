@@ -52,6 +52,11 @@ bool LinearAlgebraKernelsOn<cuda::Context>::is_bf16_fast() const {
   return true;
 }
 
+template <>
+std::optional<double> LinearAlgebraKernelsOn<cuda::Context>::product_seconds() const {
+  return {};
+}
+
 // The library reads every operand where it lies.
 template <>
 std::int64_t LinearAlgebraKernelsOn<cuda::Context>::packed_bytes(std::int64_t /*m*/, const Tensor& /*b*/,
