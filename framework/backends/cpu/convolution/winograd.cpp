@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "framework/backends/cpu/convolution/winograd_transforms.h"
 #include "framework/backends/cpu/loops/parallel.h"
 
 namespace heddle::cpu {
@@ -11,114 +12,15 @@ namespace heddle::cpu {
 namespace {
 
 constexpr std::int64_t points = 36;
-constexpr std::int64_t lanes = 8;
-using Vector = float __attribute__((vector_size(32)));
-
-Vector load(const float* from) {
-  Vector value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-void store(float* to, const Vector& value) {
-  std::memcpy(to, &value, sizeof value);
-}
-
-// The four transforms, in one dimension. Interpolation points 0, 1, -1, 2, -2 and infinity.
-
-struct SourceTransform {  // B^T
-  static constexpr int in = 6, out = 6;
-  static void apply(const Vector* d, int step, Vector* t, int out_step) {
-    const Vector d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step], d5 = d[5 * step];
-    const Vector even = d4 - 4.0F * d2, odd = d3 - 4.0F * d1;
-    const Vector even2 = d4 - d2, odd2 = 2.0F * (d3 - d1);
-    t[0] = 4.0F * d0 - 5.0F * d2 + d4;
-    t[out_step] = even + odd;
-    t[2 * out_step] = even - odd;
-    t[3 * out_step] = even2 + odd2;
-    t[4 * out_step] = even2 - odd2;
-    t[5 * out_step] = 4.0F * d1 - 5.0F * d3 + d5;
-  }
-};
-
-struct TargetTransform {  // A^T
-  static constexpr int in = 6, out = 4;
-  static void apply(const Vector* m, int step, Vector* y, int out_step) {
-    const Vector sum = m[step] + m[2 * step], difference = m[step] - m[2 * step];
-    const Vector sum2 = m[3 * step] + m[4 * step], difference2 = m[3 * step] - m[4 * step];
-    y[0] = m[0] + sum + sum2;
-    y[out_step] = difference + 2.0F * difference2;
-    y[2 * out_step] = sum + 4.0F * sum2;
-    y[3 * out_step] = difference + 8.0F * difference2 + m[5 * step];
-  }
-};
-
-struct GradientTransform {  // A
-  static constexpr int in = 4, out = 6;
-  static void apply(const Vector* g, int step, Vector* t, int out_step) {
-    const Vector g0 = g[0], g1 = g[step], g2 = g[2 * step], g3 = g[3 * step];
-    const Vector even = g0 + g2, odd = g1 + g3;
-    const Vector even2 = g0 + 4.0F * g2, odd2 = 2.0F * g1 + 8.0F * g3;
-    t[0] = g0;
-    t[out_step] = even + odd;
-    t[2 * out_step] = even - odd;
-    t[3 * out_step] = even2 + odd2;
-    t[4 * out_step] = even2 - odd2;
-    t[5 * out_step] = g3;
-  }
-};
-
-struct WeightTransform {  // G
-  static constexpr int in = 3, out = 6;
-  static void apply(const Vector* w, int step, Vector* u, int out_step) {
-    const Vector ends = w[0] + w[2 * step], middle = w[step];
-    const Vector ends2 = (1.0F / 24) * w[0] + (1.0F / 6) * w[2 * step], middle2 = (1.0F / 12) * middle;
-    u[0] = 0.25F * w[0];
-    u[out_step] = (-1.0F / 6) * (ends + middle);
-    u[2 * out_step] = (-1.0F / 6) * (ends - middle);
-    u[3 * out_step] = ends2 + middle2;
-    u[4 * out_step] = ends2 - middle2;
-    u[5 * out_step] = w[2 * step];
-  }
-};
-
-struct WeightGradientTransform {  // G^T
-  static constexpr int in = 6, out = 3;
-  static void apply(const Vector* u, int step, Vector* w, int out_step) {
-    const Vector sum = u[step] + u[2 * step], difference = u[2 * step] - u[step];
-    const Vector sum2 = u[3 * step] + u[4 * step], difference2 = u[3 * step] - u[4 * step];
-    w[0] = 0.25F * u[0] - (1.0F / 6) * sum + (1.0F / 24) * sum2;
-    w[out_step] = (1.0F / 6) * difference + (1.0F / 12) * difference2;
-    w[2 * out_step] = (1.0F / 6) * (sum2 - sum) + u[5 * step];
-  }
-};
-
-/// In two dimensions: columns, then rows.
-template <class Transform>
-void transform(const Vector* from, Vector* to) {
-  constexpr int in = Transform::in;
-  constexpr int out = Transform::out;
-  std::array<Vector, static_cast<std::size_t>(in * out)> half;
-  for (int column = 0; column < in; ++column) Transform::apply(from + column, in, half.data() + column, in);
-  for (int row = 0; row < out; ++row) Transform::apply(half.data() + row * in, 1, to + row * out, 1);
-}
-
-/// Transforms what `sources` point to (null: zeros), over all channels, to `step` apart at `to`.
-template <class Transform>
-void gather(const float* const* sources, std::int64_t channels, float* to, std::int64_t step) {
-  constexpr int in = Transform::in * Transform::in;
-  constexpr int out = Transform::out * Transform::out;
-  std::array<Vector, static_cast<std::size_t>(in)> tile;
-  std::array<Vector, static_cast<std::size_t>(out)> result;
-  for (std::int64_t c = 0; c < channels; c += lanes) {
-    for (int i = 0; i < in; ++i)
-      tile[static_cast<std::size_t>(i)] = sources[i] == nullptr ? Vector{} : load(sources[i] + c);
-    transform<Transform>(tile.data(), result.data());
-    for (int i = 0; i < out; ++i) store(to + i * step + c, result[static_cast<std::size_t>(i)]);
-  }
-}
-
 constexpr std::int64_t tile_grain = 8;
+
+/// Pointers to n rows that lie `step` apart.
+template <std::size_t n, class T>
+std::array<T*, n> rows_at(T* first, std::int64_t step) {
+  std::array<T*, n> rows;
+  for (std::size_t i = 0; i < n; ++i) rows[i] = first + static_cast<std::int64_t>(i) * step;
+  return rows;
+}
 
 /// Whether there is enough to compute. The 36 products read a transformed weight each, four times as many bytes as the
 /// kernel has: for few pixels, that takes as long as what is saved. For few operations, calling the products does.
@@ -168,7 +70,7 @@ std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGe
   // Large enough to use the transformed weights often, small enough for the caches; odd, because the 36 streams of
   // tiles would share a few cache sets if they lay a power of two apart.
   const std::int64_t most =
-      std::max<std::int64_t>(127, (std::int64_t{4} << 20) / (4 * points * (made.in_ + made.out_)));
+      std::max<std::int64_t>(255, (std::int64_t{8} << 20) / (4 * points * (made.in_ + made.out_)));
   const std::int64_t blocks = (made.count_ + most - 1) / most;
   made.block_ = ((made.count_ + blocks - 1) / blocks) | 1;
 
@@ -183,7 +85,7 @@ std::optional<Winograd> Winograd::make(const OneDnn& onednn, const ConvolutionGe
   switch (part) {
     case ConvolutionPart::forward:
       made.a_ = strided({points, t, in}, dtype, {t * in, in, 1});
-      made.b_ = strided({points, in, out}, dtype, {made.weight_step_, 1, in});
+      made.b_ = strided({points, in, out}, dtype, {made.weight_step_, out, 1});
       made.c_ = strided({points, t, out}, dtype, {t * out, out, 1});
       break;
     case ConvolutionPart::backward_input:
@@ -220,14 +122,32 @@ ConvolutionNeeds Winograd::needs() const {
 }
 
 void Winograd::transform_weight(const float* weight, float* transformed) const {
-  const bool turned = part_ == ConvolutionPart::backward_input;  // the backward pass needs the flipped kernel
+  if (part_ == ConvolutionPart::forward) return transform_forward_weight(weight, transformed);
+  // The flipped kernel, [36, out, in].
   parallel_for(out_, tile_grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
-      std::array<const float*, 9> taps;
-      for (std::int64_t tap = 0; tap < 9; ++tap)
-        taps[static_cast<std::size_t>(turned ? 8 - tap : tap)] = weight + (o * 9 + tap) * in_;
-      gather<WeightTransform>(taps.data(), in_, transformed + o * in_, weight_step_);
+      std::array<const float*, 9> taps = rows_at<9>(weight + o * 9 * in_, in_);
+      std::reverse(taps.begin(), taps.end());
+      winograd_transform(WinogradTransform::weight,
+                         {taps.data(), rows_at<points>(transformed + o * in_, weight_step_).data(), in_});
     }
+  });
+}
+
+/// [36, in, out]: products are faster than with [36, out, in].
+void Winograd::transform_forward_weight(const float* weight, float* transformed) const {
+  constexpr std::int64_t lanes = 16;  // output channels at a time
+  parallel_for(out_ / lanes, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::array<float, 9 * lanes> taps;
+    for (std::int64_t o = begin * lanes; o < end * lanes; o += lanes)
+      for (std::int64_t i = 0; i < in_; ++i) {
+        for (std::int64_t lane = 0; lane < lanes; ++lane)
+          for (std::int64_t tap = 0; tap < 9; ++tap)
+            taps[static_cast<std::size_t>(tap * lanes + lane)] = weight[((o + lane) * 9 + tap) * in_ + i];
+        winograd_transform(WinogradTransform::weight,
+                           {rows_at<9, const float>(taps.data(), lanes).data(),
+                            rows_at<points>(transformed + i * out_ + o, weight_step_).data(), lanes});
+      }
   });
 }
 
@@ -248,7 +168,9 @@ void Winograd::gather_source(const float* source, std::int64_t first, float* tra
       const std::int64_t w = tile % tiles_.width * 4 - padding_.width;
       for (std::int64_t p = 0; p < 36; ++p)
         pixels[static_cast<std::size_t>(p)] = tile < count_ ? pixel(source_, source, n, h + p / 6, w + p % 6) : nullptr;
-      gather<SourceTransform>(pixels.data(), source_.channels, transformed + i * source_.channels, step);
+      winograd_transform(
+          WinogradTransform::source,
+          {pixels.data(), rows_at<points>(transformed + i * source_.channels, step).data(), source_.channels});
     }
   });
 }
@@ -265,7 +187,9 @@ void Winograd::gather_gradient(const float* gradient, std::int64_t first, float*
       for (std::int64_t p = 0; p < 16; ++p)
         pixels[static_cast<std::size_t>(p)] =
             tile < count_ ? pixel(target_, gradient, n, h + p / 4, w + p % 4) : nullptr;
-      gather<GradientTransform>(pixels.data(), target_.channels, transformed + i * target_.channels, step);
+      winograd_transform(
+          WinogradTransform::gradient,
+          {pixels.data(), rows_at<points>(transformed + i * target_.channels, step).data(), target_.channels});
     }
   });
 }
@@ -274,8 +198,7 @@ void Winograd::scatter_target(const float* products, std::int64_t first, float* 
   const std::int64_t channels = target_.channels;
   const std::int64_t step = block_ * channels;
   parallel_for(std::min(block_, count_ - first), tile_grain, [&](std::int64_t begin, std::int64_t end) {
-    std::array<Vector, 36> tile_products;
-    std::array<Vector, 16> result;
+    std::array<float*, 16> pixels;
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t tile = first + i;
       const std::int64_t n = tile / (tiles_.height * tiles_.width);
@@ -284,15 +207,12 @@ void Winograd::scatter_target(const float* products, std::int64_t first, float* 
       const std::int64_t rows = std::min<std::int64_t>(4, target_.size.height - h);
       const std::int64_t columns = std::min<std::int64_t>(4, target_.size.width - w);
       float* const corner = target + ((n * target_.size.height + h) * target_.size.width + w) * channels;
-      for (std::int64_t c = 0; c < channels; c += lanes) {
-        for (std::int64_t p = 0; p < points; ++p)
-          tile_products[static_cast<std::size_t>(p)] = load(products + p * step + i * channels + c);
-        transform<TargetTransform>(tile_products.data(), result.data());
-        for (std::int64_t row = 0; row < rows; ++row)
-          for (std::int64_t column = 0; column < columns; ++column)
-            store(corner + (row * target_.size.width + column) * channels + c,
-                  result[static_cast<std::size_t>(row * 4 + column)]);
-      }
+      for (std::int64_t row = 0; row < 4; ++row)
+        for (std::int64_t column = 0; column < 4; ++column)
+          pixels[static_cast<std::size_t>(row * 4 + column)] =
+              row < rows && column < columns ? corner + (row * target_.size.width + column) * channels : nullptr;
+      winograd_transform(WinogradTransform::target,
+                         {rows_at<points>(products + i * channels, step).data(), pixels.data(), channels});
     }
   });
 }
@@ -348,10 +268,8 @@ void Winograd::backward_weight(const OneDnn& onednn, const float* x, const float
 void Winograd::transform_gradient(const float* sums, float* dweight) const {
   parallel_for(slab_, tile_grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
-      std::array<const float*, 36> sources;
-      for (std::int64_t p = 0; p < points; ++p)
-        sources[static_cast<std::size_t>(p)] = sums + p * weight_step_ + o * in_;
-      gather<WeightGradientTransform>(sources.data(), in_, dweight + o * 9 * in_, in_);
+      winograd_transform(WinogradTransform::weight_gradient, {rows_at<points>(sums + o * in_, weight_step_).data(),
+                                                              rows_at<9>(dweight + o * 9 * in_, in_).data(), in_});
     }
   });
 }

@@ -11,7 +11,8 @@
 
 namespace heddle::cpu {
 
-/// One part of one convolution. Transformed weights are [36, out, in], with a gap between the 36.
+/// One part of one convolution. Transformed weights are [36, in, out], or [36, out, in] for backward_input, with a gap
+/// between the 36.
 class Winograd {
  public:
   /// Nothing if the convolution is of another kind, or so small that nothing is gained.
@@ -33,6 +34,7 @@ class Winograd {
     std::int64_t channels;
   };
   Winograd() = default;
+  void transform_forward_weight(const float* weight, float* transformed) const;
   const float* pixel(const Image& image, const float* data, std::int64_t n, std::int64_t h, std::int64_t w) const;
   void gather_source(const float* source, std::int64_t first, float* transformed) const;
   void gather_gradient(const float* gradient, std::int64_t first, float* transformed) const;
