@@ -40,6 +40,7 @@ class NetworkFaults(Faults):
 
     whole = {}
     backoff = 1  # how much longer than a link is down it may take until a packet is sent again
+    launcher_seconds = 0  # that a launcher takes by itself to end the processes of a job
     ended = r"rank (\d+): its process has ended"  # how a process that is killed is named
 
     def __init__(self, *arguments):
@@ -121,6 +122,7 @@ class NetworkFaults(Faults):
         found = {tuple(map(int, match.groups())) for match in re.finditer(cause, errors)}
         expect(found and found <= set(right), f"named are {found}: {errors}")
         busy = self.arguments.slack + BUSY * max(1, os.getloadavg()[0] / os.cpu_count())
+        within += self.launcher_seconds
         expect(seconds <= within + busy, f"the job took {seconds:.1f} s to end, not {within:.1f} s: {errors}")
         return seconds
 

@@ -28,6 +28,7 @@ RANK = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}
 class MpiFaults(SocketFaults):
     names = ["delayed", "lost_packets", "down_briefly", "killed", "stopped", "slowed"]
     backoff = 2  # an MPI leaves it to the system when TCP repeats a packet
+    launcher_seconds = 3  # Open MPI's mpirun sends SIGTERM, waits, and sends SIGKILL
     ended = r"rank (\d+): process \d+ \([^)]*\) was killed by SIGKILL"
 
     def __init__(self, *arguments):

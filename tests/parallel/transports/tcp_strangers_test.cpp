@@ -229,7 +229,7 @@ TEST_CASE("sockets: a process that connects to another program, another build or
         "wrong input: MASTER_ADDR and MASTER_PORT: the peer is not a Heddle process: RANK 0");
   CHECK(
       answered([](const TcpSocket& to, const TcpChallenge&) {
-        say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 4});
+        say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 5});
       }) ==
       "wrong input: RANK 0 speaks version 5 of the protocol between processes, and rank 1 version 4: all must run the "
       "same build of this program");
