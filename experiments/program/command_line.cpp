@@ -99,7 +99,7 @@ int dispatch(CLI::App& app, int argc, const char* const* argv, const Console& co
       ->trigger_on_parse();
   CommandCall call{
       .console = console, .all = all, .join = [&] {
-        job = join_job([&all](const std::string& what) { all << what << "\n" << std::flush; }, call.elastic_call);
+        job = join_job([&all](const std::string& what) { all << what << "\n" << std::flush; }, call.elastic_checksum);
         if (job)
           job->set_on_silent_leader([&all, rank = job->rank()](const std::string& why) {
             all << fmt::format("heddle: rank {}: {}\n", rank, why) << std::flush;
@@ -175,12 +175,15 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   if (!job) return code;
   // Wait until rank 0 has written everything: some launchers end all processes when the first one fails.
   job->leave(code);
-  const std::optional<std::string> lost = job->why_lost(0);
-  if (!lost) return code;
+  const std::optional<std::string> lost = job->has_left() ? std::nullopt : job->why_lost(0);
+  if (!lost && !job->has_left()) return code;
+  // Rank 0 prints nothing for this process.
   const std::string text = said.str();
-  const std::size_t own_error = text.rfind(prefix);
-  console.err << (own_error == std::string::npos ? fmt::format("{}{}\n", prefix, *lost) : text.substr(own_error))
-              << std::flush;
+  if (const std::size_t own_error = text.rfind(prefix); own_error != std::string::npos)
+    console.err << text.substr(own_error) << std::flush;
+  else if (lost)
+    console.err << fmt::format("{}{}\n", prefix, *lost) << std::flush;
+  if (!lost) return code;
   return code != 0 ? code : 4;
 }
 

@@ -95,7 +95,8 @@ class Backend {
   /// Copies within the memory of the device, also between ranks. The copy is ordered with the kernels of the calling
   /// rank; marks order it with those of other ranks.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
-  /// Page-aligned host memory for `offload`: page-locked for cuda, null on plan. It is kept for the next such call.
+  /// Page-aligned host memory, for `offload` and for copies: page-locked for cuda, which keeps it for the next such
+  /// call; null on plan.
   virtual std::byte* allocate_host(std::int64_t bytes) = 0;
   /// Frees it once all transfers that were issued before are done.
   virtual void deallocate_host(std::byte* host, std::int64_t bytes) = 0;

@@ -33,6 +33,7 @@ constexpr std::array<Table, 8> tables = [] {
 #ifdef __SSE4_2__
 /// The instruction takes three cycles, and the processor begins one per cycle: three blocks are read at once.
 constexpr std::size_t block_bytes = 4096;
+static_assert(std::has_single_bit(block_bytes));
 
 /// What becomes of each bit of a checksum when zeros follow.
 using Matrix = std::array<std::uint32_t, 32>;

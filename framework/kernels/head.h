@@ -108,7 +108,8 @@ class HeadKernels {
   virtual void fused_gradient(const MarginConfig& margin, const LossFactors& factors, const HeadTargets& targets,
                               const HeadSoftmax& known, Tensor& weighted) const = 0;
   /// gradient [B, t] by the cosine, as margin_gradient without a scale gives it, from the exponentials [B, t] that
-  /// accumulate_exponentials gave with this reference and these columns. Both are of the type of the sums, or bf16.
+  /// accumulate_exponentials or product_exponentials gave with this reference and these columns. Both are of the type
+  /// of log_sums, or bf16.
   virtual void stashed_gradient(const MarginConfig& margin, const HeadColumns& columns, const LossFactors& factors,
                                 const HeadSoftmax& known, const Tensor& exponentials, Tensor& gradient) const = 0;
 

@@ -83,14 +83,14 @@ std::optional<Launch> launch_of_environment() {
 }
 
 std::unique_ptr<Job> join_job(const std::function<void(const std::string&)>& on_note,
-                              std::optional<std::uint64_t> elastic_call) {
+                              std::optional<std::uint64_t> elastic_checksum) {
   std::optional<Launch> launch = launch_of_environment();
   if (!launch) {
     check_rendezvous_of_environment();
     return nullptr;
   }
-  launch->is_elastic = elastic_call.has_value();
-  launch->call = elastic_call.value_or(0);
+  launch->is_elastic = elastic_checksum.has_value();
+  launch->call_checksum = elastic_checksum.value_or(0);
   if (std::unique_ptr<Wire> wire = join(*launch, on_note)) return std::make_unique<Job>(std::move(wire));
   if (launch->size == 1) return nullptr;
   fail<InputError>(

@@ -24,7 +24,7 @@ std::optional<Launch> launch_of_environment();
 /// the job needs MPI and this program was built without it, or if the environment sets only some of the variables that
 /// sockets need.
 std::unique_ptr<Job> join_job(const std::function<void(const std::string& what)>& on_note,
-                              std::optional<std::uint64_t> elastic_call = {});
+                              std::optional<std::uint64_t> elastic_checksum = {});
 
 /// Gives this process, or the program that it runs next, the place that it was assigned when its job restarted.
 void set_launch(const RankAssignment& assignment);

@@ -28,13 +28,14 @@ RANK = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}
 class MpiFaults(SocketFaults):
     names = ["delayed", "lost_packets", "down_briefly", "killed", "stopped", "slowed"]
     backoff = 2  # an MPI leaves it to the system when TCP repeats a packet
-    launcher_seconds = 3  # Open MPI's mpirun sends SIGTERM, waits, and sends SIGKILL
     ended = r"rank (\d+): process \d+ \([^)]*\) was killed by SIGKILL"
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
         found = [mpi for mpi in RANK if shutil.which(f"mpirun.{mpi}")]
         self.mpi = self.rng.choice(found) if found else None
+        if self.mpi == "openmpi":
+            self.launcher_seconds = 3  # its mpirun sends SIGTERM, waits, and sends SIGKILL
 
     def agent(self):
         """The script that stands for ssh."""

@@ -3,7 +3,7 @@
 // limit is the rate of oneDNN's matrix products on one class tile, on both ranks at once, measured for one second
 // before each step because a machine's clock changes within a minute. The rate of a step counts the products that the
 // head needs at least: four if nothing is kept between the phases, three with a stash. Below it is the rate of these
-// products themselves, over the time that rank 0 spends in them.
+// products themselves, over the time that rank 0 spends in them, without packing embeddings for all tiles.
 #include <fmt/format.h>
 
 #include "experiments/program/bench/bench.h"

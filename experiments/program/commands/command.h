@@ -28,7 +28,7 @@ struct CommandCall {
   /// Joins the job that the environment describes, and returns it; null if there is none.
   std::function<Job*()> join;
   /// If that job can restart: a checksum of what its processes run. Set before it is joined.
-  std::optional<std::uint64_t> elastic_call{};
+  std::optional<std::uint64_t> elastic_checksum{};
   int code = 0;  // the exit code, set by the command
 };
 

@@ -92,7 +92,8 @@ std::string continuing(const RunCommand& command) {
   if (!command.out.empty()) text += " --out " + shell_word(command.out.string());
   if (command.automatic) text += " --placements auto";
   if (command.elastic) text += " --elastic";
-  return text + (command.resume == resume_if_possible ? " --resume=auto" : " --resume");
+  // A job that is interrupted while it restarts may have no checkpoint yet.
+  return text + (command.resume == resume_if_possible || command.elastic ? " --resume=auto" : " --resume");
 }
 
 /// The signal that asks rank 0's process to end; 0: none. The same in all processes of a job.
@@ -328,7 +329,10 @@ void add_run(CLI::App& app, CommandCall& call) {
       ->excludes(grow);
   add_placements_option(app, command->automatic);
   app.callback([&call, command] {
-    if (command->elastic) call.elastic_call = checksum_of_call(command->file, command->sets, command->out);
+    if (command->elastic)
+      call.elastic_checksum = checksum_of_call(
+          command->file, command->sets,
+          fmt::format("--out {}{}", command->out.string(), command->automatic ? " --placements auto" : ""));
     try {
       if (const std::optional<Launch> launch = launch_of_environment();
           command->elastic && launch && launch->was_started_again)

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include <unistd.h>
@@ -55,11 +56,11 @@ std::vector<std::string> arguments_to_continue() {
   std::ifstream line("/proc/self/cmdline");
   std::vector<std::string> arguments;
   for (std::string argument; std::getline(line, argument, '\0');) arguments.push_back(argument);
-  std::erase_if(arguments, [](const std::string& argument) { return argument.starts_with("--force"); });
-  const bool resumes = std::any_of(arguments.begin(), arguments.end(),
-                                   [](const std::string& argument) { return argument.starts_with("--resume"); });
+  std::erase_if(arguments, [](const std::string& argument) {
+    return argument.starts_with("--force") || argument.starts_with("--resume");
+  });
   // Not at the end, where it could follow a `--`.
-  if (!resumes) arguments.insert(std::find(arguments.begin(), arguments.end(), "run") + 1, "--resume=auto");
+  arguments.insert(std::find(arguments.begin(), arguments.end(), "run") + 1, "--resume=auto");
   return arguments;
 }
 
@@ -103,10 +104,10 @@ bool responds(const LeaderAddress& leader, const JobSecret& secret) {
 }  // namespace
 
 std::uint64_t checksum_of_call(const std::filesystem::path& file, const std::vector<std::string>& sets,
-                               const std::filesystem::path& out) {
+                               const std::string& options) {
   try {
     Study<Experiment> study = read_study<Experiment>(file, sets);
-    return crc32c(effective_json(study) + out.string());
+    return crc32c(effective_json(study) + options);
   } catch (const InputError&) {
     return 0;
   }
@@ -188,7 +189,9 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferre
   // A failure of a process that is still there, such as too little memory, would only happen again.
   const auto goes_on = [&] {
     if (job.missing().empty() || interruption.signal != 0) return false;
-    if (!may_restart && job.rank() == 0)
+    int lowest = 0;
+    while (job.missing().contains(lowest)) ++lowest;
+    if (!may_restart && job.rank() == lowest)
       all << fmt::format("elastic.restarts: the job does not restart again after {}\n",
                          counted(config.restarts, "restart", "restarts"));
     return may_restart;
@@ -213,13 +216,15 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferre
   };
   InterruptionSignals::set_then("this process does not restart");
   interruption.is_heeded = true;
+  const auto end_heeding = [&](void*) { interruption.is_heeded = false; };
+  std::unique_ptr<void, decltype(end_heeding)> heeding(&interruption, end_heeding);  // also where it throws
   const std::optional<RankAssignment> assignment =
       job.regroup({.wait_for_lost = std::chrono::duration_cast<std::chrono::milliseconds>(
                        std::chrono::duration<double>(config.wait)),
                    .preferred_ranks = preferred_ranks,
                    .on_lead = lead,
                    .is_cancelled = [&] { return interruption.signal != 0; }});
-  interruption.is_heeded = false;
+  heeding.reset();
   if (assignment && interruption.signal == 0)
     restart_as(*assignment, {.number = assignment->restarts, .why = why, .failed_at = failed_at});
   if (!result) fail<RankFailed>("{}", why);

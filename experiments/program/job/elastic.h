@@ -34,10 +34,10 @@ void check_can_restart(const Job* job);
 /// without it.
 void check_goes_on(const std::filesystem::path& results);
 
-/// A checksum of an experiment and its results folder: alike in all processes of a job. 0 if the experiment is wrong,
-/// which all of them report together.
+/// A checksum of an experiment and the options of its run: alike in all processes of a job. 0 if the experiment is
+/// wrong, which all of them report together.
 std::uint64_t checksum_of_call(const std::filesystem::path& file, const std::vector<std::string>& sets,
-                               const std::filesystem::path& out);
+                               const std::string& options);
 
 /// In a process that was started again: finds the process that leads the job, by the file that it has written into the
 /// results folder, or else, unless this process itself was rank 0, at MASTER_ADDR and MASTER_PORT; and lets these name
@@ -49,9 +49,9 @@ void forget_leader(const std::filesystem::path& results);
 
 /// Returns what `run` does, unless processes of the job end meanwhile. Then the others restart the job, as often as
 /// elastic.restarts allows, with up to `preferred_ranks` processes if lost ones come back, and this process runs the
-/// program again as its part in that. If it is asked to end meanwhile, it leaves the job: the result is that of an
-/// interrupted run. The process that leads the restart says so on `all`, which every process can print on, and writes
-/// its address into the results folder. RankFailed if the others go on without this process.
+/// program again as its part in that. If it is asked to end meanwhile, it leaves the job: the result of `run` becomes
+/// that of an interrupted one. The process that leads the restart says so on `all`, which every process can print on,
+/// and writes its address into the results folder. RankFailed if the others go on without this process.
 VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
                              const std::filesystem::path& results, Interruption& interruption, std::ostream& all,
                              const std::function<VariantResult()>& run);

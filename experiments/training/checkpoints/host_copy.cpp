@@ -22,7 +22,7 @@ HostCopy::~HostCopy() {
 }
 
 void HostCopy::prepare(const std::vector<StateTensor>& tensors) {
-  if (!reserve(bytes_of(tensors))) return;
+  if (memory_ != nullptr || !reserve(bytes_of(tensors))) return;
   try {
     prepared_ = std::async(std::launch::async, [memory = memory_, bytes = capacity_] {
       for (std::size_t page = 0; page < bytes; page += disk_page) memory[page] = std::byte{0};

@@ -19,8 +19,8 @@ class HostCopy {
   HostCopy(const HostCopy&) = delete;
   HostCopy& operator=(const HostCopy&) = delete;
 
-  /// Reserves memory for a copy of these tensors. A thread writes to it for the first time, which takes longer than
-  /// later copies do.
+  /// Reserves memory for a copy of these tensors, unless there has been one. A thread writes to it for the first time,
+  /// which takes longer than later copies do.
   void prepare(const std::vector<StateTensor>& tensors);
   /// Replaces the copy by one of these tensors' elements, one tensor after the other. Returns false if the host has no
   /// memory for them.

@@ -22,12 +22,16 @@ bool RunSaver::saves() const {
   return experiment_.train.save && !folder_.empty() && rank_.device.has_data();
 }
 
-bool RunSaver::copies() const {
+bool RunSaver::copies_after(std::int64_t steps_done) const {
   const TrainConfig& train = experiment_.train;
   const EvaluationConfig& evaluation = experiment_.evaluation;
-  const auto is_due = [&](std::int64_t every) { return every > 0 && every < train.steps; };
+  const auto is_due = [&](std::int64_t every) { return every > 0 && (steps_done / every + 1) * every < train.steps; };
   return train.save && train.async_save && !train.forward_only && experiment_.clock == ClockType::wall &&
          (is_due(train.save_every) || (experiment_.evaluate && evaluation.keep_best && is_due(evaluation.every)));
+}
+
+void RunSaver::prepare(Trainer& trainer, std::int64_t steps_done) {
+  if (saves() && copies_after(steps_done)) writer_.prepare(state_to_save(trainer));
 }
 
 void RunSaver::clear() const {
@@ -68,7 +72,7 @@ void RunSaver::save_into(const CheckpointFolder& folder, Trainer& trainer, std::
   rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
   CheckpointPart part = folder.part(trainer, steps_done, remarks);
   part.keep = keep;
-  const bool in_background = copies() && !is_last && steps_done < experiment_.train.steps;
+  const bool in_background = copies_after(0) && !is_last && steps_done < experiment_.train.steps;
   writer_.start(std::move(part), in_background);
   if (!in_background) note(writer_.finish());
   add_wait(begin);
@@ -116,7 +120,7 @@ void RunSaver::note(const std::optional<CheckpointWriter::Written>& written) {
 std::int64_t RunSaver::copy_bytes(Trainer& trainer) const {
   if (rank_.device.has_data()) return writer_.copy_bytes();
   std::int64_t bytes = 0;
-  if (copies())
+  if (copies_after(0))
     for (const StateTensor& tensor : state_to_save(trainer)) bytes += tensor.value.bytes();
   return bytes;
 }

@@ -30,10 +30,8 @@ class RunSaver {
   /// The run resumes after these steps. `measure` names what the best checkpoint is the best in; empty: none is kept.
   void resume(std::int64_t first_step, const std::string& measure);
 
-  /// After the first step of a run.
-  void prepare(Trainer& trainer) {
-    if (saves() && copies()) writer_.prepare(state_to_save(trainer));
-  }
+  /// Reserves the memory of the copy, if one will be made after more than these steps.
+  void prepare(Trainer& trainer, std::int64_t steps_done);
   /// Saves after these steps. If more follow, the checkpoint is written while they are trained (train.async_save).
   /// InputError or RankFailed if the state should not be saved; a disk that does not take it is no error.
   void save(Trainer& trainer, std::int64_t steps_done, bool is_last);
@@ -59,8 +57,9 @@ class RunSaver {
   std::int64_t copy_bytes(Trainer& trainer) const;
 
  private:
-  /// Whether some checkpoints are written while the training goes on. That would disturb a virtual clock.
-  bool copies() const;
+  /// Whether some checkpoints after more than these steps are written while the training goes on. That would disturb a
+  /// virtual clock.
+  bool copies_after(std::int64_t steps_done) const;
   void save_into(const CheckpointFolder& folder, Trainer& trainer, std::int64_t steps_done, std::int64_t keep,
                  const SafetensorsMetadata& remarks, bool is_last);
   void note(const std::optional<CheckpointWriter::Written>& written);

@@ -9,12 +9,20 @@ namespace heddle {
 
 namespace {
 
-/// The positions in result.steps of those that were timed, after the first one, the fastest first.
-std::vector<std::size_t> timed_steps(const VariantResult& result) {
+/// The positions in result.steps of those from `first` on that were timed, without `first` itself if there are others.
+std::vector<std::size_t> timed_after(const VariantResult& result, std::int64_t first) {
   std::vector<std::size_t> timed;
   for (std::size_t i = 0; i < result.steps.size(); ++i)
-    if (result.steps[i].seconds > 0) timed.push_back(i);
-  if (timed.size() > 1 && result.steps.has_first()) timed.erase(timed.begin());
+    if (result.steps[i].seconds > 0 && result.steps[i].step >= first) timed.push_back(i);
+  if (timed.size() > 1 && result.steps[timed.front()].step == first) timed.erase(timed.begin());
+  return timed;
+}
+
+/// The fastest first. The steps of a run that this one resumes may have had another mesh; they count only if this one
+/// has none.
+std::vector<std::size_t> timed_steps(const VariantResult& result) {
+  std::vector<std::size_t> timed = timed_after(result, result.first_step);
+  if (timed.empty()) timed = timed_after(result, 0);
   std::stable_sort(timed.begin(), timed.end(),
                    [&](std::size_t a, std::size_t b) { return result.steps[a].seconds < result.steps[b].seconds; });
   return timed;

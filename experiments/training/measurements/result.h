@@ -136,8 +136,9 @@ struct VariantResult {
   std::optional<Maximised> maximised{};    // after a search only
 };
 
-/// The step time, over the steps of a StepHistory after the first, which also builds the kernels. Absent if no step was
-/// timed (a variant that failed before the end of its first step).
+/// The step time, over the steps of a StepHistory that this run, which may have resumed another one, has done after its
+/// first one, which also builds the kernels. Absent if no step was timed (a variant that failed before the end of its
+/// first step).
 std::optional<StepSeconds> step_seconds(const VariantResult& result);
 /// The batch divided by the median step time.
 std::optional<double> samples_per_second(const VariantResult& result);

@@ -61,8 +61,6 @@ class StepHistory {
   const StepRecord& back() const { return records_.back(); }
   auto begin() const { return records_.begin(); }
   auto end() const { return records_.end(); }
-  /// Whether the first step's record is kept.
-  bool has_first() const { return records_.size() == losses_.size(); }
 
   /// The loss of every step, also of those whose records were forgotten; NaN where none was computed.
   const std::deque<double>& losses() const { return losses_; }

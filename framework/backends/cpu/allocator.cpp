@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::int64_t alignment = 64;
 constexpr std::int64_t page = 4096;
-constexpr std::int64_t huge_page = std::int64_t{2} << 20;
 constexpr std::int64_t max_small = 4096;
 constexpr std::int64_t slab = std::int64_t{64} << 10;
 

@@ -13,6 +13,8 @@
 
 namespace heddle::cpu {
 
+inline constexpr std::int64_t huge_page = std::int64_t{2} << 20;
+
 /// Best fit by size, lowest address first, with splitting and coalescing; small requests come from lists by size.
 /// Memory kept beyond the largest demand so far stays under 4 % of it + 64 MiB: past that, free pages go back to the
 /// system. Under the address and thread sanitizers every request goes to `operator new`, which they watch. Thread-safe.

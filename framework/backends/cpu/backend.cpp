@@ -32,7 +32,7 @@ class CpuBackend final : public Backend {
     const auto size = static_cast<std::size_t>(bytes);
     auto* const host = new (host_alignment(bytes)) std::byte[size];
     // Large pages are written for the first time, and passed to a disk, in a fraction of the time.
-    if (size >= large_page) madvise(host, size, MADV_HUGEPAGE);
+    if (bytes >= cpu::huge_page) madvise(host, size, MADV_HUGEPAGE);
     return host;
   }
   void deallocate_host(std::byte* host, std::int64_t bytes) override {
@@ -68,9 +68,8 @@ class CpuBackend final : public Backend {
   void repeat(const PlannedWork& /*since*/, std::int64_t /*times*/) override {}
 
  private:
-  static constexpr std::size_t large_page = std::size_t{2} << 20;
   static std::align_val_t host_alignment(std::int64_t bytes) {
-    return std::align_val_t(static_cast<std::size_t>(bytes) >= large_page ? large_page : disk_page);
+    return std::align_val_t(bytes >= cpu::huge_page ? static_cast<std::size_t>(cpu::huge_page) : disk_page);
   }
 
   /// By all threads, of memory that does not overlap.

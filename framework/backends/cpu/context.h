@@ -23,7 +23,7 @@ class Context {
   const OneDnn& onednn() const { return *onednn_; }
   GemmPrimitives& gemms() { return *gemms_; }
   ConvolutionPrimitives& convolutions() { return *convolutions_; }
-  /// Of matrix products so far.
+  /// The seconds spent in matrix products so far.
   double& product_seconds() { return product_seconds_; }
 
  private:

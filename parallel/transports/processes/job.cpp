@@ -111,11 +111,12 @@ bool Job::is_whole() const {
 }
 
 std::optional<RankAssignment> Job::regroup(const RegroupOptions& options) {
+  has_left_ = true;
   return engine_->wire().regroup(engine_->missing(), options);
 }
 
 void Job::leave(int code) {
-  engine_->leave(code);
+  if (!has_left_) engine_->leave(code);
 }
 
 }  // namespace heddle

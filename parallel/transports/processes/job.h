@@ -75,17 +75,21 @@ class Job {
   bool is_whole() const;
 
   /// See Wire::regroup; called on all processes that are left, after a section that failed. The missing ones are lost.
+  /// This process has then left the job.
   std::optional<RankAssignment> regroup(const RegroupOptions& options);
 
-  /// Ends the job: waits until all processes have called it. The last call. Where some have not responded since a
-  /// failure, it ends the job and this process with this exit code. It first waits for rank 0, which may still be
-  /// writing results, unless the silence of rank 0 has been reported.
+  bool has_left() const { return has_left_; }
+
+  /// Ends the job, unless this process has left it: waits until all processes have called it. The last call. Where some
+  /// have not responded since a failure, it ends the job and this process with this exit code. It first waits for rank
+  /// 0, which may still be writing results, unless the silence of rank 0 has been reported.
   void leave(int code);
 
  private:
   std::unique_ptr<ProgressEngine> engine_;
   std::unique_ptr<ElementPath> wire_;
   std::unique_ptr<ElementPath> path_;  // the present section's own, if it has one
+  bool has_left_ = false;
 };
 
 }  // namespace heddle

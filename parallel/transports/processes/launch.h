@@ -22,7 +22,7 @@ struct Launch {
   int restarts = 0;
   std::optional<int> first_size{};
   /// Of an elastic job: a checksum of what its processes run. One that runs something else has no part in a restart.
-  std::uint64_t call = 0;
+  std::uint64_t call_checksum = 0;
   /// The address at which the process listens, if a restart has decided that.
   std::string listen_host{};
   /// Whether the process takes the place of one that has ended. The others have met elsewhere then, even if it is rank

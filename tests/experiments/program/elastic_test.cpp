@@ -102,6 +102,17 @@ TEST_CASE("elastic: a process that was started again says where it has looked fo
   CHECK(message("0") == within + "none");
 }
 
+TEST_CASE("elastic: the checksum of a call is that of its experiment and its options, and 0 of a wrong experiment") {
+  Files files;
+  const std::string file = files.write(elastic_study());
+  const std::uint64_t sum = checksum_of_call(file, {}, "--out a");
+  CHECK(sum != 0);
+  CHECK(checksum_of_call(files.write(elastic_study(), "same.json"), {}, "--out a") == sum);
+  CHECK(checksum_of_call(file, {"train.batch=32"}, "--out a") != sum);
+  CHECK(checksum_of_call(file, {}, "--out b") != sum);
+  CHECK(checksum_of_call(file, {"train.batch=none"}, "--out a") == 0);
+}
+
 TEST_CASE("elastic: a process alone is an error, and so is a new head") {
   Files files;
   const std::string file = files.write(elastic_study());

@@ -105,6 +105,23 @@ TEST_CASE("sampled classes, sub-centres and adamw take bf16 products, too") {
   check_near([](Training& t) { t.optimizer.type = OptimizerType::adamw; });
 }
 
+TEST_CASE("a stash in bf16 gives what products without one give, also of negative maps and of large scales") {
+  const auto check_same = [](const auto& change) {
+    Training t = in_bf16(ProductType::bf16);
+    t.config.logits = Logits::fused;
+    change(t.config);
+    const Learned without = train(t, 2);
+    t.config.stash = true;
+    const Learned with = train(t, 2);
+    CHECK(difference(with.losses, without.losses) < 2e-5);
+    CHECK(difference(with.embedding_gradients, without.embedding_gradients) < 2 * rounding);
+    CHECK(difference(with.weights, without.weights) < 4 * rounding);
+  };
+  check_same([](HeadConfig& config) { config.margin.type = MarginType::curricularface; });
+  check_same([](HeadConfig& config) { config.margin.scale = 128; });  // the reference follows the logits
+  check_same([](HeadConfig& config) { config.sample = {.rate = 0.3, .shards = 2}; });
+}
+
 TEST_CASE("plan holds and sends what a run with bf16 products does") {
   for (const Way& way : every_way) {
     CAPTURE(static_cast<int>(way.logits));

@@ -87,8 +87,8 @@ std::vector<int> ranks_of(const std::map<int, RankAssignment>& assignments) {
 std::future<RankAssignment> started_again(int p, int n, const RendezvousAddress& point, std::uint64_t call = 0) {
   return std::async(std::launch::async, [=] {
     try {
-      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true, .call = call, .was_started_again = true}, point,
-                        {.timeout = seconds(20)}, secret);
+      (void)join_by_tcp({.rank = p, .size = n, .is_elastic = true, .call_checksum = call, .was_started_again = true},
+                        point, {.timeout = seconds(20)}, secret);
     } catch (const RankAssigned& found) {
       return found.assignment();
     }
@@ -251,6 +251,17 @@ TEST_CASE("regroup: a process that is asked to end while it waits leaves, and if
   CHECK_FALSE(leader.get());
   CHECK(follower.get() == "rank 0, which leads the restart of the job, was asked to end");
   CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
+}
+
+TEST_CASE("regroup: a process is asked to end before the one that leads has noticed the failure") {
+  ElasticJob job(3);
+  job.kill(2);
+  job.kill_unseen(0);
+  const TcpSocket listening = TcpSocket::listen(job.point().port);  // rank 0, which does not accept yet
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_asked = [&] { return std::chrono::steady_clock::now() > begin + milliseconds(300); };
+  CHECK_FALSE(job.regroup(1, seconds(60), 3, is_asked));
+  CHECK(std::chrono::steady_clock::now() - begin < seconds(10));
 }
 
 TEST_CASE("regroup: a process that was started again with another experiment is turned away") {

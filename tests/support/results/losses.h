@@ -11,7 +11,7 @@ namespace heddle::test {
 
 /// One per step, in a run whose records are all kept.
 inline std::vector<double> losses_in(const VariantResult& result) {
-  REQUIRE(result.steps.has_first());
+  REQUIRE(result.steps.size() == result.steps.losses().size());
   std::vector<double> losses;
   for (const StepRecord& record : result.steps) losses.push_back(record.loss.value());
   return losses;

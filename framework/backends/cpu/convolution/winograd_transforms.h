@@ -22,7 +22,7 @@ struct WinogradTile {
 };
 
 void winograd_transform(WinogradTransform kind, const WinogradTile& tile);
-/// The same without AVX-512, to what the compiler rounds otherwise.
+/// The same without AVX-512; results may differ in rounding.
 void winograd_transform_256(WinogradTransform kind, const WinogradTile& tile);
 
 }  // namespace heddle::cpu

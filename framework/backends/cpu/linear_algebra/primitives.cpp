@@ -1,6 +1,8 @@
 #include "framework/backends/cpu/linear_algebra/primitives.h"
 
+#include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "framework/backends/cpu/linear_algebra/padded_product.h"
 #include "framework/backends/cpu/loops/parallel.h"
@@ -26,6 +28,7 @@ using Dims = dnnl::memory::dims;
 
 std::optional<GemmPrimitive> make_gemm(const OneDnn& onednn, const GemmShape& s, GemmTypes types) {
   if (onednn_type(types.operands) == dnnl::memory::data_type::undef) return {};
+  if (std::max({s.m, s.n, s.k}) > std::numeric_limits<std::int32_t>::max()) return {};  // oneDNN counts in 32 bits
   GemmPrimitive made;
   const std::int64_t padding = s.is_padded ? gemm_padding : 0;
   const auto rows_of = [padding](std::int64_t rows, std::int64_t columns, bool transpose) {

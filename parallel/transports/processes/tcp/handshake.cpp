@@ -38,7 +38,8 @@ JobSecret::Proof handshake_proof(const JobSecret& secret, TcpSide side, const Tc
   return secret.prove(statement);
 }
 
-HandshakeResult connecting_handshake(const TcpSocket& socket, const JobSecret& secret, TcpSocket::Deadline deadline) {
+HandshakeResult connecting_handshake(const TcpSocket& socket, const JobSecret& secret, TcpSocket::Deadline deadline,
+                                     const std::function<bool()>& is_cancelled) {
   using Kind = HandshakeResult::Kind;
   using Outcome = TcpSocket::Outcome;
   const auto failure = [](Outcome outcome) {
@@ -47,6 +48,7 @@ HandshakeResult connecting_handshake(const TcpSocket& socket, const JobSecret& s
   const TcpChallenge mine;
   if (const Outcome sent = socket.write(std::as_bytes(std::span(&mine, 1)), deadline); sent != Outcome::done)
     return failure(sent);
+  if (!socket.wait_for_reply(deadline, is_cancelled)) return {Kind::cancelled};
   TcpChallenge theirs{.preamble = {}, .nonce = {}};
   const std::span<std::byte> challenge = std::as_writable_bytes(std::span(&theirs, 1));
   // A peer of another kind may send less than a challenge.

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "parallel/transports/processes/tcp/job_secret.h"
@@ -53,8 +54,9 @@ JobSecret::Proof handshake_proof(const JobSecret& secret, TcpSide side, const Tc
 struct HandshakeResult {
   enum class Kind {
     done,
-    closed,  // by the peer, before the end
-    late,    // the peer did not reply by the deadline
+    closed,     // by the peer, before the end
+    late,       // the peer did not reply by the deadline
+    cancelled,  // before the peer replied
     other_program,
     other_protocol,
     wrong_secret,  // the peer rejects the proof of this side
@@ -64,8 +66,11 @@ struct HandshakeResult {
   Kind kind{};
   std::uint32_t protocol = 0;  // of the peer
 };
-/// The handshake of the side that has connected. Waits until the deadline.
-HandshakeResult connecting_handshake(const TcpSocket& socket, const JobSecret& secret, TcpSocket::Deadline deadline);
+/// The handshake of the side that has connected. Waits until the deadline, or until it is cancelled before the peer has
+/// accepted the connection.
+HandshakeResult connecting_handshake(
+    const TcpSocket& socket, const JobSecret& secret, TcpSocket::Deadline deadline,
+    const std::function<bool()>& is_cancelled = [] { return false; });
 
 /// The handshake of the side that has accepted. Nothing waits.
 class AcceptingHandshake {

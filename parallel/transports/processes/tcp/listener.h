@@ -23,9 +23,9 @@ struct TcpHello {
   std::int32_t size = 0;
   std::int32_t restarts = 0;  // of the process's job
   std::int32_t is_elastic = 0;
-  std::uint64_t call = 0;  // of an elastic process: Launch::call
-  std::uint64_t job = 0;   // a number that rank 0 draws; 0 in the hello of a process that does not know it yet
-  TcpAddress address;      // where it listens; a host of 0 is the one from which it connects
+  std::uint64_t call_checksum = 0;  // of an elastic process, as in its Launch
+  std::uint64_t job = 0;            // a number that rank 0 draws; 0 in the hello of a process that does not know it yet
+  TcpAddress address;               // where it listens; a host of 0 is the one from which it connects
   std::array<char, 64> machine{};
 
   std::string machine_name() const;

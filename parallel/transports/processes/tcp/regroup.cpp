@@ -22,7 +22,9 @@ constexpr std::chrono::seconds connect_timeout{2};
 /// For bytes that have to cross the network.
 constexpr std::chrono::seconds send_timeout{2};
 /// A process that runs the program again as the rank 0 of the restarted job listens again within this time.
-constexpr std::chrono::seconds run_again_timeout{2};
+constexpr std::chrono::seconds run_again_timeout{5};
+/// In which processes that have connected finish their handshake.
+constexpr std::chrono::milliseconds turn_away_time{100};
 /// Between two questions whether this process gives up.
 constexpr std::chrono::milliseconds cancel_interval{100};
 
@@ -68,7 +70,8 @@ class Regroup {
   bool is_member(const TcpHello& hello) const;
   bool was_started_again(const TcpHello& hello, const Others& others) const;
   bool are_left_ranks_here(const Others& others) const;
-  Others accept_others() const;
+  Others accept_others(TcpListener& listener) const;
+  static void turn_away(TcpListener& listener, std::string_view why);
   std::string_view why_turned_away(const TcpHello& hello, const Others& others) const;
   void put_in_order(Others& others) const;
   RankResponse request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const;
@@ -85,7 +88,7 @@ TcpHello Regroup::own_hello() const {
   hello.size = regrouping_.launch.size;
   hello.restarts = regrouping_.launch.restarts;
   hello.is_elastic = 1;
-  hello.call = regrouping_.launch.call;
+  hello.call_checksum = regrouping_.launch.call_checksum;
   hello.job = regrouping_.job;
   hello.address = address(regrouping_.launch.rank);
   return hello;
@@ -120,11 +123,13 @@ bool Regroup::are_left_ranks_here(const Others& others) const {
 }
 
 std::optional<RankAssignment> Regroup::lead() const {
-  Others others = accept_others();
+  TcpListener listener(listening_, secret_);
+  Others others = accept_others(listener);
   if (is_cancelled()) {
     const std::string why =
         fmt::format("rank {}, which leads the restart of the job, was asked to end", regrouping_.launch.rank);
     for (const TcpListener::Incoming& other : others) send_reply(other.socket, TcpReply::Kind::failed, why);
+    turn_away(listener, why);
     return {};
   }
   // Some may have ended while they waited.
@@ -136,12 +141,19 @@ std::optional<RankAssignment> Regroup::lead() const {
   return assignment(0, assign_ranks(sockets, restarts), restarts, regrouping_.launch.rank);
 }
 
+/// Refuses the processes that have connected by now.
+void Regroup::turn_away(TcpListener& listener, std::string_view why) {
+  const auto end = Clock::now() + turn_away_time;
+  while (const std::optional<TcpListener::Incoming> late = listener.next({}, end))
+    send_reply(late->socket, TcpReply::Kind::failed, why);
+}
+
 /// The processes that connect, until enough of them are here, the time is over, or it is cancelled.
-Regroup::Others Regroup::accept_others() const {
+Regroup::Others Regroup::accept_others(TcpListener& listener) const {
   Others others;
-  TcpListener listener(listening_, secret_);
   const auto begin = Clock::now();
   for (;;) {
+    std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
     const bool are_all_here = are_left_ranks_here(others);
     if (are_all_here && static_cast<int>(others.size()) + 1 >= regrouping_.options.preferred_ranks) return others;
     const auto end = begin + (are_all_here ? wait_for_lost() : max_wait());
@@ -163,7 +175,7 @@ std::string_view Regroup::why_turned_away(const TcpHello& hello, const Others& o
   });
   if (hello.is_elastic == 0 || is_here || !(is_member(hello) || was_started_again(hello, others)))
     return "the job restarts without this process: only elastic processes with a missing rank can join";
-  if (hello.call != regrouping_.launch.call)
+  if (hello.call_checksum != regrouping_.launch.call_checksum)
     return "the job restarts without this process, which was given another experiment or results folder";
   return "";
 }
@@ -187,8 +199,9 @@ std::optional<RankAssignment> Regroup::follow(int leader) const {
     if (response.kind == RankResponse::Kind::cancelled || !is_left(leader)) return {};
     if (!response.why.empty()) fail<RankFailed>("{}", response.why);
     if (response.kind != RankResponse::Kind::closed)
-      fail<RankFailed>("rank {} at {} assigned no rank to this process: the job goes on without it", leader,
-                       to_string(address(leader)));
+      fail<RankFailed>(
+          "rank {} at {} assigned no rank to this process in time: the job goes on without it, or not at all", leader,
+          to_string(address(leader)));
     socket = connect_again(leader);
   }
   return {};
@@ -196,31 +209,32 @@ std::optional<RankAssignment> Regroup::follow(int leader) const {
 
 RankResponse Regroup::request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const {
   using Kind = RankResponse::Kind;
-  const auto unless_done = [](TcpSocket::Outcome outcome) {
+  const auto response_to = [](TcpSocket::Outcome outcome) {
     return RankResponse{outcome == TcpSocket::Outcome::late ? Kind::late : Kind::closed};
   };
   const auto read = [&](auto& value) { return socket.read(std::as_writable_bytes(std::span(&value, 1)), deadline); };
-  if (const HandshakeResult::Kind shaken = connecting_handshake(socket, secret_, deadline).kind;
+  const auto is_cancelled = [this] { return this->is_cancelled(); };
+  if (const HandshakeResult::Kind shaken = connecting_handshake(socket, secret_, deadline, is_cancelled).kind;
       shaken != HandshakeResult::Kind::done)
-    return {shaken == HandshakeResult::Kind::closed ? Kind::closed
-            : shaken == HandshakeResult::Kind::late ? Kind::late
-                                                    : Kind::refused};
+    return {shaken == HandshakeResult::Kind::cancelled ? Kind::cancelled
+            : shaken == HandshakeResult::Kind::closed  ? Kind::closed
+            : shaken == HandshakeResult::Kind::late    ? Kind::late
+                                                       : Kind::refused};
   const TcpHello mine = own_hello();
   if (const auto outcome = socket.write(std::as_bytes(std::span(&mine, 1)), deadline);
       outcome != TcpSocket::Outcome::done)
-    return unless_done(outcome);
-  for (; socket.is_peer_open() && Clock::now() < deadline; std::this_thread::sleep_for(cancel_interval / 10))
-    if (is_cancelled()) return {Kind::cancelled};
+    return response_to(outcome);
+  if (!socket.wait_for_reply(deadline, is_cancelled)) return {Kind::cancelled};
   TcpReply header;
-  if (const auto outcome = read(header); outcome != TcpSocket::Outcome::done) return unless_done(outcome);
+  if (const auto outcome = read(header); outcome != TcpSocket::Outcome::done) return response_to(outcome);
   RankResponse response{Kind::assigned};
   if (header.kind == TcpReply::Kind::failed && header.bytes <= TcpReply::max_bytes) {
     response = {.kind = Kind::refused, .given = {}, .why = std::string(header.bytes, ' ')};
     const auto outcome = socket.read(std::as_writable_bytes(std::span(response.why)), deadline);
-    return outcome == TcpSocket::Outcome::done ? response : unless_done(outcome);
+    return outcome == TcpSocket::Outcome::done ? response : response_to(outcome);
   }
   if (header.kind != TcpReply::Kind::assignment || header.bytes != sizeof(response.given)) return {Kind::refused};
-  if (const auto outcome = read(response.given); outcome != TcpSocket::Outcome::done) return unless_done(outcome);
+  if (const auto outcome = read(response.given); outcome != TcpSocket::Outcome::done) return response_to(outcome);
   return response.given.is_possible() ? response : RankResponse{Kind::refused};
 }
 

@@ -174,7 +174,7 @@ void Rendezvous::fill_own_hello() {
   mine.size = launch_.size;
   mine.restarts = launch_.restarts;
   mine.is_elastic = launch_.is_elastic ? 1 : 0;
-  mine.call = launch_.call;
+  mine.call_checksum = launch_.call_checksum;
   if (launch_.leads()) mine.job = std::bit_cast<std::array<std::uint64_t, 4>>(JobSecret::draw_nonce())[0] | 1;
   mine.address = {interface_ ? interface_->host : 0, listening_.local_address().port};
   (void)::gethostname(mine.machine.data(), mine.machine.size() - 1);
@@ -208,6 +208,7 @@ bool Rendezvous::shake_hands(int p, const std::string& peer, Deadline end) {
     case Kind::done:
       return true;
     case Kind::closed:
+    case Kind::cancelled:
       return false;
     case Kind::late:
       fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(timeouts_.timeout));

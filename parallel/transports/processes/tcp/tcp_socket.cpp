@@ -206,6 +206,15 @@ TcpSocket::Outcome TcpSocket::write(std::span<const std::byte> bytes, Deadline d
   return Outcome::done;
 }
 
+bool TcpSocket::wait_for_reply(Deadline deadline, const std::function<bool()>& is_cancelled) const {
+  constexpr std::chrono::milliseconds interval{100};
+  while (Clock::now() < deadline) {
+    if (is_cancelled()) return false;
+    if (wait_until_ready(descriptor_, POLLIN, std::min<Deadline>(deadline, Clock::now() + interval))) return true;
+  }
+  return true;
+}
+
 bool TcpSocket::is_peer_open() const {
   pollfd state{descriptor_, POLLIN | POLLRDHUP, 0};
   return ::poll(&state, 1, 0) == 0;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -71,6 +72,9 @@ class TcpSocket {
   enum class Outcome { done, late, closed };
   Outcome read(std::span<std::byte> bytes, Deadline deadline) const;
   Outcome write(std::span<const std::byte> bytes, Deadline deadline) const;
+  /// Waits until the peer has sent something or has ended, and until the deadline at most; false if it is cancelled
+  /// first, which is asked several times a second.
+  bool wait_for_reply(Deadline deadline, const std::function<bool()>& is_cancelled) const;
   /// False once the peer has ended, as far as is known, or sent something.
   bool is_peer_open() const;
   /// Whether the peer's system has not acknowledged for a while what was sent to it.

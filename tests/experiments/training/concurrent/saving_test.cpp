@@ -1,10 +1,12 @@
 // Checkpoints that are written while the training goes on, those that stay, and those that a full disk does not take.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,7 +15,9 @@
 #include <fmt/format.h>
 
 #include "experiments/training/checkpoints/find_checkpoint.h"
+#include "experiments/training/checkpoints/host_copy.h"
 #include "experiments/training/run.h"
+#include "tests/support/devices.h"
 #include "tests/support/files/file_size_limit.h"
 #include "tests/support/mlp_experiment.h"
 #include "tests/support/scratch.h"
@@ -95,6 +99,18 @@ TEST_CASE("a checkpoint that is written during later steps has the bytes of one 
     CHECK(planned.ranks[rank].checkpoint_copy == later.ranks[rank].checkpoint_copy);
     CHECK(at_once.ranks[rank].checkpoint_copy == 0);
   }
+}
+
+TEST_CASE("a copy that is being written is not prepared again") {
+  Device device = make_device();
+  const std::vector<StateTensor> tensors{{"weight", Tensor::full(device, {1 << 20}, DType::f32, 1.1), {}}};
+  HostCopy copy(device);
+  REQUIRE(copy.take(tensors));  // of the best checkpoint after the first step
+  copy.prepare(tensors);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::span<const std::byte> bytes = copy.bytes();
+  const std::vector<float> elements = tensors[0].value.to_host<float>();
+  CHECK(std::ranges::equal(bytes, std::as_bytes(std::span(elements))));
 }
 
 TEST_CASE("a run that saves at its end only makes no copy") {

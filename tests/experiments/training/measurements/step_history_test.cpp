@@ -17,7 +17,7 @@ constexpr auto max_kept = static_cast<std::int64_t>(StepHistory::max_kept);
 
 TEST_CASE("the records of the newest steps are kept, and the losses of all steps") {
   StepHistory steps;
-  CHECK(steps.has_first());
+  CHECK(steps.empty());
   CHECK_FALSE(steps.first_loss());
   CHECK_FALSE(steps.first_loss(0));
   CHECK_FALSE(steps.skipped());
@@ -30,7 +30,7 @@ TEST_CASE("the records of the newest steps are kept, and the losses of all steps
     if (step < 4) record.loss_scale = 8;
     record.is_skipped = step == 3;
     steps.push_back(record);
-    CHECK(steps.has_first() == (step < max_kept));
+    CHECK((steps.front().step == 0) == (step < max_kept));
   }
   CHECK(steps.size() == StepHistory::max_kept);
   CHECK(steps.front().step == 5);
@@ -77,6 +77,19 @@ TEST_CASE("the step time of a long run is that of its newest steps, and so are t
   CHECK(utilisation(result) == std::vector<double>{0.5, 0.5});
   for (int i = 0; i < max_kept; ++i) result.ranks[1].add_busy_step(1);
   CHECK(utilisation(result).empty());
+}
+
+TEST_CASE("the step time of a resumed run is that of its own steps, and without any that of the run before") {
+  VariantResult result;
+  for (std::int64_t step = 0; step < 6; ++step)
+    result.steps.push_back({.step = step, .seconds = step == 0 || step == 4 ? 50.0 : step < 4 ? 3.0 : 2.0});
+  result.first_step = 4;
+  CHECK(step_seconds(result)->maximum == 2);
+  result.first_step = 6;
+  CHECK(step_seconds(result)->maximum == 50);
+  CHECK(step_seconds(result)->median == 3);
+  result.first_step = 5;  // its only step
+  CHECK(step_seconds(result)->median == 2);
 }
 
 }  // namespace heddle::test::step_history_test

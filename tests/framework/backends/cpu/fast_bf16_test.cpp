@@ -14,4 +14,11 @@ TEST_CASE("bf16 is fast with AMX on any processor, and with avx512_bf16 on an AM
   }
 }
 
+TEST_CASE("oneDNN is not asked for products whose sides need more than 32 bits") {
+  const cpu::OneDnn onednn(1);
+  cpu::GemmPrimitives primitives(onednn);
+  CHECK(primitives.find({.m = 1, .n = 8, .k = 64, .transpose_b = true}, cpu::gemm_f32) != nullptr);
+  CHECK(primitives.find({.m = 1, .n = 8, .k = std::int64_t{1} << 36, .transpose_b = true}, cpu::gemm_f32) == nullptr);
+}
+
 }  // namespace heddle::test
