@@ -38,7 +38,7 @@ static_assert(std::has_single_bit(block_bytes));
 /// What becomes of each bit of a checksum when zeros follow.
 using Matrix = std::array<std::uint32_t, 32>;
 
-constexpr std::uint32_t product(const Matrix& matrix, std::uint32_t bits) {
+constexpr std::uint32_t image_of(const Matrix& matrix, std::uint32_t bits) {
   std::uint32_t sum = 0;
   for (std::size_t bit = 0; bit < matrix.size(); ++bit)
     if ((bits >> bit & 1U) != 0) sum ^= matrix[bit];
@@ -54,12 +54,12 @@ constexpr std::array<Table, 4> after_block = [] {
   }
   for (std::size_t bytes = 1; bytes < block_bytes; bytes *= 2) {
     Matrix twice{};
-    for (std::size_t bit = 0; bit < zeros.size(); ++bit) twice[bit] = product(zeros, zeros[bit]);
+    for (std::size_t bit = 0; bit < zeros.size(); ++bit) twice[bit] = image_of(zeros, zeros[bit]);
     zeros = twice;
   }
   std::array<Table, 4> all{};
   for (std::uint32_t n = 0; n < all.size(); ++n)
-    for (std::uint32_t byte = 0; byte < 256; ++byte) all[n][byte] = product(zeros, byte << (8 * n));
+    for (std::uint32_t byte = 0; byte < 256; ++byte) all[n][byte] = image_of(zeros, byte << (8 * n));
   return all;
 }();
 
