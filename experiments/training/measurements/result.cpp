@@ -9,20 +9,13 @@ namespace heddle {
 
 namespace {
 
-/// The positions in result.steps of those from `first` on that were timed, without `first` itself if there are others.
-std::vector<std::size_t> timed_after(const VariantResult& result, std::int64_t first) {
+/// The positions in result.steps of those that this run has timed, without its first one if there are others, the
+/// fastest first. The steps of a run that this one resumes may have had another mesh.
+std::vector<std::size_t> timed_steps(const VariantResult& result) {
   std::vector<std::size_t> timed;
   for (std::size_t i = 0; i < result.steps.size(); ++i)
-    if (result.steps[i].seconds > 0 && result.steps[i].step >= first) timed.push_back(i);
-  if (timed.size() > 1 && result.steps[timed.front()].step == first) timed.erase(timed.begin());
-  return timed;
-}
-
-/// The fastest first. The steps of a run that this one resumes may have had another mesh; they count only if this one
-/// has none.
-std::vector<std::size_t> timed_steps(const VariantResult& result) {
-  std::vector<std::size_t> timed = timed_after(result, result.first_step);
-  if (timed.empty()) timed = timed_after(result, 0);
+    if (result.steps[i].seconds > 0 && result.steps[i].step >= result.first_step) timed.push_back(i);
+  if (timed.size() > 1 && result.steps[timed.front()].step == result.first_step) timed.erase(timed.begin());
   std::stable_sort(timed.begin(), timed.end(),
                    [&](std::size_t a, std::size_t b) { return result.steps[a].seconds < result.steps[b].seconds; });
   return timed;

@@ -138,7 +138,7 @@ struct VariantResult {
 
 /// The step time, over the steps of a StepHistory that this run, which may have resumed another one, has done after its
 /// first one, which also builds the kernels. Absent if no step was timed (a variant that failed before the end of its
-/// first step).
+/// first step, or a run that had no step left).
 std::optional<StepSeconds> step_seconds(const VariantResult& result);
 /// The batch divided by the median step time.
 std::optional<double> samples_per_second(const VariantResult& result);

@@ -253,6 +253,26 @@ TEST_CASE("regroup: a process that is asked to end while it waits leaves, and if
   CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
 }
 
+TEST_CASE("regroup: a rank that takes the one that leads for lost waits for it, because it finishes the handshake") {
+  ElasticJob job(4);
+  job.kill(3);
+  const auto regroup = [&](int p, const std::set<int>& lost, milliseconds delay) {
+    return std::async(std::launch::async, [&job, p, lost, delay] {
+      std::this_thread::sleep_for(delay);
+      return job.wire(p).regroup(lost, {.wait_for_lost = milliseconds(0)});
+    });
+  };
+  // Rank 0 has closed its connections before rank 1 noticed that rank 3 is lost, and waits for rank 2, which is slow.
+  auto leader = regroup(0, {3}, milliseconds(0));
+  auto next = regroup(1, {0, 3}, milliseconds(100));
+  auto slow = regroup(2, {3}, seconds(4));
+  for (const auto& [found, rank] : {std::pair{leader.get(), 0}, {next.get(), 1}, {slow.get(), 2}}) {
+    REQUIRE(found);
+    CHECK(found->rank == rank);
+    CHECK(found->size == 3);
+  }
+}
+
 TEST_CASE("regroup: a process is asked to end before the one that leads has noticed the failure") {
   ElasticJob job(3);
   job.kill(2);

@@ -32,7 +32,8 @@ constexpr std::chrono::milliseconds cancel_interval{100};
 struct RankResponse {
   enum class Kind { assigned, refused, late, closed, cancelled } kind;
   TcpAssignment given{};
-  std::string why{};  // of a refusal, if the process says it
+  std::string why{};   // of a refusal, if the process says it
+  bool leads = false;  // it has finished the handshake, and so waits for others
 };
 
 class Regroup {
@@ -74,7 +75,8 @@ class Regroup {
   static void turn_away(TcpListener& listener, std::string_view why);
   std::string_view why_turned_away(const TcpHello& hello, const Others& others) const;
   void put_in_order(Others& others) const;
-  RankResponse request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const;
+  RankResponse request_rank(const TcpSocket& socket, TcpSocket::Deadline handshake_deadline) const;
+  RankResponse receive_rank(const TcpSocket& socket) const;
   TcpSocket connect_again(int leader) const;
 
   const Regrouping& regrouping_;
@@ -195,8 +197,9 @@ std::optional<RankAssignment> Regroup::follow(int leader) const {
     const RankResponse response = request_rank(socket, deadline);
     if (response.kind == RankResponse::Kind::assigned)
       return assignment(response.given.rank, response.given.size, response.given.restarts, leader);
-    // A lost rank was perhaps only slow to end.
-    if (response.kind == RankResponse::Kind::cancelled || !is_left(leader)) return {};
+    if (response.kind == RankResponse::Kind::cancelled) return {};
+    // A lost rank was perhaps only slow to end; or it has left this process's connections to lead.
+    if (!is_left(leader) && !response.leads) return {};
     if (!response.why.empty()) fail<RankFailed>("{}", response.why);
     if (response.kind != RankResponse::Kind::closed)
       fail<RankFailed>(
@@ -207,19 +210,35 @@ std::optional<RankAssignment> Regroup::follow(int leader) const {
   return {};
 }
 
-RankResponse Regroup::request_rank(const TcpSocket& socket, TcpSocket::Deadline deadline) const {
+RankResponse Regroup::request_rank(const TcpSocket& socket, TcpSocket::Deadline handshake_deadline) const {
   using Kind = RankResponse::Kind;
+  const auto is_cancelled = [this] { return this->is_cancelled(); };
+  switch (connecting_handshake(socket, secret_, handshake_deadline, is_cancelled).kind) {
+    case HandshakeResult::Kind::done:
+      break;
+    case HandshakeResult::Kind::cancelled:
+      return {Kind::cancelled};
+    case HandshakeResult::Kind::closed:
+      return {Kind::closed};
+    case HandshakeResult::Kind::late:
+      return {Kind::late};
+    default:
+      return {Kind::refused};
+  }
+  RankResponse response = receive_rank(socket);
+  response.leads = true;
+  return response;
+}
+
+/// After the handshake.
+RankResponse Regroup::receive_rank(const TcpSocket& socket) const {
+  using Kind = RankResponse::Kind;
+  const auto deadline = Clock::now() + max_wait() + send_timeout;
   const auto response_to = [](TcpSocket::Outcome outcome) {
     return RankResponse{outcome == TcpSocket::Outcome::late ? Kind::late : Kind::closed};
   };
   const auto read = [&](auto& value) { return socket.read(std::as_writable_bytes(std::span(&value, 1)), deadline); };
   const auto is_cancelled = [this] { return this->is_cancelled(); };
-  if (const HandshakeResult::Kind shaken = connecting_handshake(socket, secret_, deadline, is_cancelled).kind;
-      shaken != HandshakeResult::Kind::done)
-    return {shaken == HandshakeResult::Kind::cancelled ? Kind::cancelled
-            : shaken == HandshakeResult::Kind::closed  ? Kind::closed
-            : shaken == HandshakeResult::Kind::late    ? Kind::late
-                                                       : Kind::refused};
   const TcpHello mine = own_hello();
   if (const auto outcome = socket.write(std::as_bytes(std::span(&mine, 1)), deadline);
       outcome != TcpSocket::Outcome::done)
