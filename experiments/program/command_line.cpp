@@ -175,16 +175,17 @@ int run_command_line(int argc, const char* const* argv, const Console& console) 
   if (!job) return code;
   // Wait until rank 0 has written everything: some launchers end all processes when the first one fails.
   job->leave(code);
-  const std::optional<std::string> lost = job->has_left() ? std::nullopt : job->why_lost(0);
-  if (!lost && !job->has_left()) return code;
-  // Rank 0 prints nothing for this process.
-  const std::string text = said.str();
-  if (const std::size_t own_error = text.rfind(prefix); own_error != std::string::npos)
-    console.err << text.substr(own_error) << std::flush;
-  else if (lost)
-    console.err << fmt::format("{}{}\n", prefix, *lost) << std::flush;
-  if (!lost) return code;
-  return code != 0 ? code : 4;
+  const std::optional<std::string> lost = job->why_lost(0);
+  if (lost || job->has_left()) {
+    // Rank 0 prints nothing for this process.
+    const std::string text = said.str();
+    const std::size_t own_error = text.rfind(prefix);
+    if (own_error != std::string::npos)
+      console.err << text.substr(own_error) << std::flush;
+    else if (lost)
+      console.err << fmt::format("{}{}\n", prefix, *lost) << std::flush;
+  }
+  return lost && code == 0 ? 4 : code;
 }
 
 }  // namespace heddle

@@ -7,22 +7,18 @@
 
 namespace heddle {
 
-namespace {
-
-std::size_t total_bytes(const std::vector<StateTensor>& tensors) {
-  std::size_t bytes = 0;
-  for (const StateTensor& tensor : tensors) bytes += static_cast<std::size_t>(tensor.value.bytes());
+std::int64_t bytes_to_copy(const std::vector<StateTensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const StateTensor& tensor : tensors) bytes += tensor.value.bytes();
   return bytes;
 }
-
-}  // namespace
 
 HostCopy::~HostCopy() {
   free();
 }
 
 void HostCopy::prepare(const std::vector<StateTensor>& tensors) {
-  if (memory_ != nullptr || !reserve(total_bytes(tensors))) return;
+  if (memory_ != nullptr || !reserve(static_cast<std::size_t>(bytes_to_copy(tensors)))) return;
   try {
     prepared_ = std::async(std::launch::async, [memory = memory_, bytes = capacity_] {
       for (std::size_t page = 0; page < bytes; page += disk_page) memory[page] = std::byte{0};
@@ -33,7 +29,7 @@ void HostCopy::prepare(const std::vector<StateTensor>& tensors) {
 }
 
 bool HostCopy::take(const std::vector<StateTensor>& tensors) {
-  if (!reserve(total_bytes(tensors))) return false;
+  if (!reserve(static_cast<std::size_t>(bytes_to_copy(tensors)))) return false;
   wait_until_prepared();
   used_ = 0;
   for (const StateTensor& tensor : tensors) {

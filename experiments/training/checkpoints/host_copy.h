@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <span>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "layers/parameter.h"
 
 namespace heddle {
+
+/// The size of a copy of these tensors.
+std::int64_t bytes_to_copy(const std::vector<StateTensor>& tensors);
 
 /// The memory is kept for the next copy. It counts in no category of the device's meter.
 class HostCopy {

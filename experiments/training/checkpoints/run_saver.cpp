@@ -119,10 +119,7 @@ void RunSaver::note(const std::optional<CheckpointWriter::Written>& written) {
 
 std::int64_t RunSaver::copy_bytes(Trainer& trainer) const {
   if (rank_.device.has_data()) return writer_.copy_bytes();
-  std::int64_t bytes = 0;
-  if (copies_after(0))
-    for (const StateTensor& tensor : state_to_save(trainer)) bytes += tensor.value.bytes();
-  return bytes;
+  return copies_after(0) ? bytes_to_copy(state_to_save(trainer)) : 0;
 }
 
 }  // namespace heddle

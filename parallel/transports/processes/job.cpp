@@ -99,7 +99,7 @@ bool Job::native_collective(Operation operation, std::span<float> in, std::span<
 }
 
 std::optional<std::string> Job::why_lost(int process) const {
-  return engine_->why_lost(process);
+  return has_left_ ? std::nullopt : engine_->why_lost(process);
 }
 
 const std::set<int>& Job::missing() const {

@@ -67,7 +67,8 @@ class Job {
   /// See Wire::native_collective.
   bool native_collective(Operation operation, std::span<float> in, std::span<float> out);
 
-  /// The reason why a process has ended before it left: `rank 1: its process has ended`. Nothing for others.
+  /// The reason why a process has ended before it left: `rank 1: its process has ended`. Nothing for others, and once
+  /// this process has left.
   std::optional<std::string> why_lost(int process) const;
   /// The processes without a part in the end of the last section: they have ended before, or did not respond.
   const std::set<int>& missing() const;
@@ -78,6 +79,7 @@ class Job {
   /// This process has then left the job.
   std::optional<RankAssignment> regroup(const RegroupOptions& options);
 
+  /// Whether this process has left the job to restart it, or to end.
   bool has_left() const { return has_left_; }
 
   /// Ends the job, unless this process has left it: waits until all processes have called it. The last call. Where some

@@ -21,7 +21,7 @@ struct Launch {
   /// The number of restarts so far, and the size of the job at its first start, where a restart may have changed it.
   int restarts = 0;
   std::optional<int> first_size{};
-  /// Of an elastic job: a checksum of what its processes run. One that runs something else has no part in a restart.
+  /// In an elastic job, a checksum of the experiment and its options. A process with another one cannot join a restart.
   std::uint64_t call_checksum = 0;
   /// The address at which the process listens, if a restart has decided that.
   std::string listen_host{};

@@ -33,7 +33,7 @@ TEST_CASE("Sixteen blocks of Philox are the blocks one by one, in vectors of eve
   std::vector<void (cpu::PhiloxStream::*)(std::uint64_t, void*) const> ways{&cpu::PhiloxStream::draw,
                                                                             &cpu::PhiloxStream::draw_in_four_lanes};
 #ifdef __AVX2__
-  if (cpu::PhiloxStream::has_avx512) ways.push_back(&cpu::PhiloxStream::draw_in_eight_lanes);
+  if (cpu::has_avx512) ways.push_back(&cpu::PhiloxStream::draw_in_eight_lanes);
 #endif
   for (const auto draw : ways)
     for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{0xFFFFFFF0}, (std::uint64_t{9} << 32) + 48}) {

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "framework/backends/cpu/loops/avx512.h"
+
 namespace heddle::cpu {
 
 namespace {
@@ -148,7 +150,6 @@ void winograd_transform_256(WinogradTransform kind, const WinogradTile& tile) {
 
 void winograd_transform(WinogradTransform kind, const WinogradTile& tile) {
 #if defined(__x86_64__)
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
   if (has_avx512) return transform_512(kind, tile);
 #endif
   winograd_transform_256(kind, tile);

@@ -10,6 +10,7 @@
 #include <immintrin.h>
 #endif
 
+#include "framework/backends/cpu/loops/avx512.h"
 #include "framework/scalars/random.h"
 
 namespace heddle::cpu {
@@ -81,7 +82,6 @@ class PhiloxStream {
     }
   }
 
-  static inline const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
 #endif
 
  private:

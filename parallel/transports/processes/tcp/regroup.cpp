@@ -134,8 +134,6 @@ std::optional<RankAssignment> Regroup::lead() const {
     turn_away(listener, why);
     return {};
   }
-  // Some may have ended while they waited.
-  std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
   put_in_order(others);
   std::vector<const TcpSocket*> sockets;
   for (const TcpListener::Incoming& other : others) sockets.push_back(&other.socket);
@@ -155,6 +153,7 @@ Regroup::Others Regroup::accept_others(TcpListener& listener) const {
   Others others;
   const auto begin = Clock::now();
   for (;;) {
+    // Some may have ended while they waited.
     std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
     const bool are_all_here = are_left_ranks_here(others);
     if (are_all_here && static_cast<int>(others.size()) + 1 >= regrouping_.options.preferred_ranks) return others;
@@ -212,8 +211,7 @@ std::optional<RankAssignment> Regroup::follow(int leader) const {
 
 RankResponse Regroup::request_rank(const TcpSocket& socket, TcpSocket::Deadline handshake_deadline) const {
   using Kind = RankResponse::Kind;
-  const auto is_cancelled = [this] { return this->is_cancelled(); };
-  switch (connecting_handshake(socket, secret_, handshake_deadline, is_cancelled).kind) {
+  switch (connecting_handshake(socket, secret_, handshake_deadline, regrouping_.options.is_cancelled).kind) {
     case HandshakeResult::Kind::done:
       break;
     case HandshakeResult::Kind::cancelled:
@@ -238,12 +236,11 @@ RankResponse Regroup::receive_rank(const TcpSocket& socket) const {
     return RankResponse{outcome == TcpSocket::Outcome::late ? Kind::late : Kind::closed};
   };
   const auto read = [&](auto& value) { return socket.read(std::as_writable_bytes(std::span(&value, 1)), deadline); };
-  const auto is_cancelled = [this] { return this->is_cancelled(); };
   const TcpHello mine = own_hello();
   if (const auto outcome = socket.write(std::as_bytes(std::span(&mine, 1)), deadline);
       outcome != TcpSocket::Outcome::done)
     return response_to(outcome);
-  if (!socket.wait_for_reply(deadline, is_cancelled)) return {Kind::cancelled};
+  if (!socket.wait_for_reply(deadline, regrouping_.options.is_cancelled)) return {Kind::cancelled};
   TcpReply header;
   if (const auto outcome = read(header); outcome != TcpSocket::Outcome::done) return response_to(outcome);
   RankResponse response{Kind::assigned};
