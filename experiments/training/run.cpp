@@ -47,6 +47,22 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   return result;
 }
 
+/// While it lives, the loss of a process that has no rank in the run does not end it.
+class NeededProcesses {
+ public:
+  NeededProcesses(Job* job, int processes) : job_(job) {
+    if (job_ != nullptr) job_->set_needed(processes);
+  }
+  ~NeededProcesses() {
+    if (job_ != nullptr) job_->set_needed(job_->size());
+  }
+  NeededProcesses(const NeededProcesses&) = delete;
+  NeededProcesses& operator=(const NeededProcesses&) = delete;
+
+ private:
+  Job* job_;
+};
+
 class VariantRun {
  public:
   VariantRun(const Experiment& experiment, const std::string& name, const RunSettings& settings)
@@ -66,11 +82,10 @@ class VariantRun {
     if (cuts_by_time()) profile_layers();
     plan();
     together(settings_.job, [&] { predict_if_it_fits(); });
+    const NeededProcesses needed(settings_.job, static_cast<int>(result_.ranks.size()));
     run_all_ranks();
     if (settings_.job != nullptr) gather_ranks(result_, *settings_.job);
-    if (leads())
-      for (const RankResult& rank : result_.ranks)
-        for (const std::string& note : rank.notes) observer_.on_note(note);
+    if (leads()) report_notes();
     together(settings_.job, [&] { predict_again(); });
     return std::move(result_);
   }
@@ -78,6 +93,15 @@ class VariantRun {
  private:
   bool leads() const { return settings_.job == nullptr || settings_.job->rank() == 0; }
   bool cuts_by_time() const { return experiment_.mesh.pp > 1 && experiment_.model.stages.by == BalanceBy::time; }
+
+  void report_notes() {
+    for (const RankResult& rank : result_.ranks)
+      for (const std::string& note : rank.notes) observer_.on_note(note);
+    if (settings_.job == nullptr) return;
+    for (int p = static_cast<int>(result_.ranks.size()); p < settings_.job->size(); ++p)
+      if (const std::optional<std::string> why = settings_.job->why_lost(p))
+        observer_.on_note(fmt::format("{}, and this run did not need it", *why));
+  }
 
   /// Opens the data sets, the model that takes their images, the evaluation sets and the file of weights.
   void open_inputs() {

@@ -86,6 +86,10 @@ void Job::together(const std::function<void()>& body) {
   if (const auto failed = conclude(exception)) raise_for_rank(failed->first, failed->second);
 }
 
+void Job::set_needed(int processes) {
+  engine_->set_needed(processes);
+}
+
 std::vector<std::string> Job::gather(const std::string& content) {
   return engine_->gather(content);
 }

@@ -23,6 +23,7 @@ std::size_t step_of(int written) {
 ProgressEngine::ProgressEngine(std::unique_ptr<Wire> wire)
     : wire_(std::move(wire)),
       left_(static_cast<std::size_t>(wire_->size())),
+      needed_(wire_->size()),
       is_oversubscribed_(wire_->local_size() > static_cast<int>(std::thread::hardware_concurrency())) {}
 
 ProgressEngine::~ProgressEngine() {
@@ -243,6 +244,7 @@ void ProgressEngine::lose(const Wire::Loss& loss) {
   left_[p] = true;
   const Failure failure{Failure::Kind::rank_failed, fmt::format("rank {}: {}", loss.process, loss.why)};
   lost_.emplace(loss.process, failure.why);
+  if (loss.process >= needed_) return;
   std::uint64_t lacking = section_;
   while (section_of(lacking).ended[p]) ++lacking;
   Section& section = section_of(lacking);

@@ -161,6 +161,8 @@ class ProgressEngine {
   /// The reason why a process has ended before it left: `rank 1: its process has ended`.
   std::optional<std::string> why_lost(int process) const;
   bool is_whole() const { return lost_.empty(); }
+  /// See Job.
+  void set_needed(int processes) { needed_ = processes; }
   /// The processes that did not end their part of the last section.
   const std::set<int>& missing() const { return missing_; }
 
@@ -217,6 +219,7 @@ class ProgressEngine {
   void probe();
   void answer_probes();
   void send_chain(const WaitChain& chain);
+  static bool is_late(const Section& section, int rank);
   std::chrono::milliseconds grace(const Section& section) const;
   template <class Ready>
   bool wait_for_others(const Ready& ready);
@@ -230,6 +233,7 @@ class ProgressEngine {
   std::map<std::uint64_t, Section> sections_;
   std::vector<bool> left_;  // processes that are past their last section, or gone
   std::map<int, std::string> lost_;
+  int needed_;  // the first so many processes: the loss of another one is no failure
   std::set<int> missing_;
   std::map<int, std::deque<std::string>> gathered_;
   std::map<CallName, Endpoint*> endpoints_;

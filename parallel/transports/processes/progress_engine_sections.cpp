@@ -31,14 +31,18 @@ void ProgressEngine::report(const Failure& failure, std::uint64_t section) {
   send_to_all();
 }
 
+/// Whether that rank has not responded within the timeout of another one.
+bool ProgressEngine::is_late(const Section& section, int rank) {
+  return std::any_of(section.failures.begin(), section.failures.end(),
+                     [rank](const auto& failed) { return failed.second.late_rank == rank; });
+}
+
 /// How long the processes without a part in the end of the section are waited for after a failure.
 std::chrono::milliseconds ProgressEngine::grace(const Section& section) const {
   std::chrono::milliseconds grace = grace_of_late;
   for (int p = 0; p < size(); ++p) {
     const auto i = static_cast<std::size_t>(p);
-    const bool is_late = std::any_of(section.failures.begin(), section.failures.end(),
-                                     [p](const auto& failed) { return failed.second.late_rank == p; });
-    if (section.ended[i] || left_[i] || is_late) continue;
+    if (section.ended[i] || left_[i] || is_late(section, p)) continue;
     if (!wire_->is_silent(p)) return std::clamp(timeout_, min_grace, max_grace);
     grace = grace_of_silent;
   }
@@ -97,17 +101,22 @@ void ProgressEngine::report_for_leader() {
 }
 
 std::map<int, Failure> ProgressEngine::conclude() {
-  // Elements that other ranks have requested are still to be delivered: they have the memory for them.
-  const auto is_send = [](const auto& transfer) { return transfer->is_send; };
-  wait_for_others([&] { return std::none_of(transfers_.begin(), transfers_.end(), is_send); });
+  Section& section = section_of(section_);
+  // Elements that other ranks have requested are still to be delivered: they have the memory for them. A rank that is
+  // late may never take them, and the others must not wait for this one because of that.
+  const auto is_sending = [&](bool to_late_ranks) {
+    return std::any_of(transfers_.begin(), transfers_.end(), [&](const auto& transfer) {
+      return transfer->is_send && (to_late_ranks || !is_late(section, transfer->peer));
+    });
+  };
+  wait_for_others([&] { return !is_sending(false); });
   begin(Kind::ended, section_);
   send_to_all();
-  Section& section = section_of(section_);
   section.ended[static_cast<std::size_t>(rank())] = true;
   const bool has_ended_everywhere = wait_for_others([&] {
     for (std::size_t p = 0; p < left_.size(); ++p)
       if (!section.ended[p] && !left_[p]) return false;
-    return true;
+    return !is_sending(true);
   });
   // A process that has ended its part is there, also if it has left since then.
   missing_.clear();

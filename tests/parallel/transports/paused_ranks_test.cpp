@@ -38,12 +38,22 @@ struct Hindrance {
   int from = every_rank;
   Clock::time_point until{};
   std::set<int> silent;  // the ranks whose machine does not acknowledge, as far as this rank's wire knows
+  std::set<int> stuck;   // the ranks to which elements do not arrive
+  int receives = 0;      // of elements, so far
+  int stops_after = 0;   // so many receives, for `length`; 0: it does not
+  milliseconds length{};
+};
+
+/// Elements that do not arrive.
+class StuckTransfer : public WireTransfer {
+ public:
+  bool is_done() override { return false; }
+  void cancel() override {}
 };
 
 class HinderedWire : public Wire {
  public:
-  HinderedWire(std::unique_ptr<Wire> wire, const Hindrance& hindrance)
-      : wire_(std::move(wire)), hindrance_(hindrance) {}
+  HinderedWire(std::unique_ptr<Wire> wire, Hindrance& hindrance) : wire_(std::move(wire)), hindrance_(hindrance) {}
 
   int rank() const override { return wire_->rank(); }
   int size() const override { return wire_->size(); }
@@ -72,9 +82,11 @@ class HinderedWire : public Wire {
 
   bool flush(milliseconds timeout) noexcept override { return wire_->flush(timeout); }
   std::unique_ptr<WireTransfer> send(int to, int tag, const void* data, std::int64_t bytes) override {
+    if (hindrance_.stuck.contains(to)) return std::make_unique<StuckTransfer>();
     return wire_->send(to, tag, data, bytes);
   }
   std::unique_ptr<WireTransfer> receive(int from, int tag, void* data, std::int64_t bytes) override {
+    if (++hindrance_.receives == hindrance_.stops_after) hindrance_.begin(Hindrance::every_rank, hindrance_.length);
     return wire_->receive(from, tag, data, bytes);
   }
   bool native_collective(Operation operation, std::span<float> in, std::span<float> out) override {
@@ -91,7 +103,7 @@ class HinderedWire : public Wire {
   };
 
   std::unique_ptr<Wire> wire_;
-  const Hindrance& hindrance_;
+  Hindrance& hindrance_;
   std::deque<Held> held_;
   Held read_{};
 };
@@ -262,6 +274,42 @@ TEST_CASE("ranks on a machine that does not acknowledge are not waited for, and 
   threads.clear();
   CHECK(reporter == 1);
   CHECK(std::max(seconds[1], seconds[2]) < milliseconds(6000));
+}
+
+TEST_CASE("elements that a late rank does not take keep no rank from the end of the job") {
+  using Clock = std::chrono::steady_clock;
+  constexpr int late = 3;
+  LocalWires wires(4);
+  std::array<Clock::duration, 4> seconds{};
+  std::array<std::string, 4> errors;
+  const auto begin = Clock::now();
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < 4; ++p)
+    threads.emplace_back([&, p] {
+      const auto i = static_cast<std::size_t>(p);
+      Hindrance hindrance;
+      if (p == late) {
+        hindrance.stops_after = 3;
+        hindrance.length = milliseconds(7000);
+      } else {
+        hindrance.stuck = {late};
+      }
+      Job own(std::make_unique<HinderedWire>(wires.wire(p), hindrance));
+      WorldOptions options = ranks(4);
+      options.transport = "processes";
+      options.job = &own;
+      options.timeout = milliseconds(1000);
+      errors[i] = message_of([&] {
+        run_ranks(options,
+                  [&](Rank& rank) { rank.world.all_gather(Tensor::zeros(rank.device, {100000}, DType::f32)).wait(); });
+      });
+      seconds[i] = Clock::now() - begin;
+    });
+  threads.clear();
+  for (std::size_t p = 0; p < late; ++p) {
+    CHECK(errors[p].ends_with("timed out after 1 s waiting for rank 3"));
+    CHECK(seconds[p] < milliseconds(3000));
+  }
 }
 
 }  // namespace heddle::test

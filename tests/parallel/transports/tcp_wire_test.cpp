@@ -124,6 +124,31 @@ TEST_CASE("sockets: a process that has ended ends the others' waits, with an err
   CHECK(errors[2] == "rank 1: its process has ended");
 }
 
+TEST_CASE("sockets: the end of a process that is not needed fails no section, until one needs it") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < 3; ++p)
+    threads.emplace_back([&, p] {
+      Job job(join_by_tcp({p, 3}, point));
+      if (p == 2) return;  // without a message
+      const auto meet = [&job](int ranks) {
+        return message_of([&] {
+          WorldOptions options = by_sockets(ranks);
+          options.job = &job;
+          run_ranks(options, [](Rank& rank) { rank.world.barrier().wait(); });
+        });
+      };
+      job.set_needed(2);
+      while (!job.why_lost(2)) CHECK(meet(2) == "no error");
+      CHECK(job.why_lost(2) == "rank 2: its process has ended");
+      CHECK_FALSE(job.is_whole());
+      CHECK(message_of([&] { job.together([] {}); }) == "no error");
+      job.set_needed(3);
+      CHECK(meet(3).ends_with(": rank 2: its process has ended"));
+      job.leave(4);
+    });
+}
+
 TEST_CASE("sockets: posted frames have left the process when a flush reports it, and no sooner") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   constexpr int sheets = 4000;  // more than the systems' buffers hold
