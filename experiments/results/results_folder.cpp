@@ -166,6 +166,8 @@ std::string event_of(const MetricsLine& line) {
 struct EarlierLines {
   std::vector<bool> is_kept;  // for each line: all but those of the variant's later steps
   bool drops = false;         // whether some line is not kept
+  bool drops_end = true;      // whether all lines after the first that is not kept are not kept either
+  std::uintmax_t bytes = 0;   // of the lines before that one
   std::vector<Restart> restarts;
 };
 
@@ -184,7 +186,9 @@ EarlierLines earlier_lines(const fs::path& metrics, std::string_view variant, st
     if (line && line->variant == variant && line->record.restarts.size() > found.restarts.size())
       found.restarts = line->record.restarts;
     found.is_kept.back() = line && (line->variant != variant || line->record.step < first_step);
+    if (found.is_kept.back() && found.drops) found.drops_end = false;
     found.drops = found.drops || !found.is_kept.back();
+    if (!found.drops) found.bytes += lines.line().size() + 1;
   }
   return found;
 }
@@ -245,7 +249,18 @@ void ResultsFolder::begin() {
   has_begun_ = true;
   if (!resume_) remove_earlier_run(path_);
   if (resume_) fs::remove(path_ / "summary.json");  // it may be of fewer steps than there will be checkpoints for
+  try {
+    describe();
+  } catch (const DiskError&) {
+    if (!resume_ || !fs::exists(path_ / "experiment.json")) throw;
+    // The run that is resumed has left its own, which stays until `write` replaces it.
+  }
+}
+
+void ResultsFolder::describe() {
+  if (is_described_) return;
   write_file_atomically(path_ / "experiment.json", experiment_json_);
+  is_described_ = true;
 }
 
 void ResultsFolder::check_that_it_is_there() const {
@@ -283,7 +298,10 @@ std::vector<Restart> ResultsFolder::drop_later_steps(const fs::path& metrics, st
   }
   if (lines.drops) {
     metrics_.reset();
-    keep_lines(metrics, lines.is_kept);
+    if (lines.drops_end)
+      fs::resize_file(metrics, lines.bytes);  // which a full disk allows
+    else
+      keep_lines(metrics, lines.is_kept);
   }
   return lines.restarts;
 }
@@ -304,6 +322,7 @@ std::optional<std::string> ResultsFolder::step(const StepRecord& record) {
 void ResultsFolder::write(const RunResult& run) {
   check_that_it_is_there();
   begin();
+  describe();
   flush();
   write_file_atomically(path_ / "memory.csv", memory_csv(run));
   if (const std::string roc = roc_csv(run); !roc.empty()) write_file_atomically(path_ / "roc.csv", roc);

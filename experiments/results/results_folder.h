@@ -43,8 +43,8 @@ class ResultsFolder {
   const std::filesystem::path& path() const { return path_; }
 
   /// The next steps belong to this variant. When resuming, its steps before `first_step` are kept, and the later
-  /// ones dropped. Returns those that are kept. A full disk is no error unless this is the first variant, or
-  /// steps must be dropped.
+  /// ones dropped. Returns those that are kept. A full disk is no error unless this is the first variant of a run that
+  /// does not resume, or steps must be dropped that are not the last ones of the file, or come before lines in memory.
   EarlierRun begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
   /// Makes the first variant that begins also remove the checkpoints of all variants of an earlier run.
   void replace_checkpoints() { replaces_checkpoints_ = true; }
@@ -64,6 +64,8 @@ class ResultsFolder {
 
  private:
   void begin();
+  /// Writes experiment.json unless it is written. DiskError if the disk takes no more.
+  void describe();
   /// Writes the lines and records of steps that are still in memory. DiskError if the disk does not take them.
   void flush();
   /// Removes the steps of the present variant from `first_step` on from metrics.jsonl. Returns all its restarts.
@@ -81,6 +83,7 @@ class ResultsFolder {
   std::function<double()> now_;
   bool replaces_checkpoints_ = false;
   bool has_begun_ = false;
+  bool is_described_ = false;         // experiment.json is written
   std::size_t written_variants_ = 0;  // by the last write
   double written_at_ = 0;             // the time of the last write
   std::size_t schedules_ = 0;         // variants whose schedule.csv is there

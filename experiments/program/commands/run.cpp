@@ -308,7 +308,8 @@ void add_run(CLI::App& app, CommandCall& call) {
                    "resume from the newest checkpoint in the results folder, on any number of ranks; --resume=auto "
                    "begins a new run where there is none")
           ->check(CLI::IsMember({resume_always, resume_if_possible}).description(""));
-  app.add_flag("--force", command->replace, "replace the checkpoints of an earlier run in the results folder")
+  app.add_flag("--force", command->replace,
+               "replace the checkpoints of an earlier run, or another experiment's results, in the results folder")
       ->excludes(resume);
   CLI::Option* const fresh =
       app.add_flag("--fresh-head", command->fresh_head,

@@ -118,6 +118,29 @@ TEST_CASE("a run neither resumes nor continues the results of another experiment
   CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/other/step-000006"));
 }
 
+TEST_CASE("results without checkpoints are replaced, but those of another experiment only with --force") {
+  Files files;
+  Json study = small_study();
+  study["train"]["save"] = false;
+  const std::string file = files.write(study);
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  CHECK(call({"run", file, "--out", files.path("out"), "--set", "seed=3"}).code == 0);
+  const std::string before = files.contents("out");
+  study["name"] = "other";
+  const std::string other = files.write(study, "other.json");
+  for (const std::vector<std::string>& options : {std::vector<std::string>{}, {"--resume=auto"}}) {
+    std::vector<std::string> run{"run", other, "--out", files.path("out")};
+    run.insert(run.end(), options.begin(), options.end());
+    const Called refused = call(run);
+    CHECK(refused.code == 2);
+    CHECK(refused.err == "heddle: " + files.path("out") +
+                             ": holds the results of another experiment (small): replace them with --force, or choose "
+                             "another folder with --out\n");
+  }
+  CHECK(files.contents("out") == before);
+  CHECK(call({"run", other, "--out", files.path("out"), "--force"}).code == 0);
+}
+
 TEST_CASE("a run that replaces an earlier one removes the checkpoints of all its variants before the first step") {
   Files files;
   Json study = small_study();

@@ -299,6 +299,31 @@ TEST_CASE("a variant of a resumed run begins on a full disk unless steps must be
   CHECK(steps == std::vector<std::string>{"first0", "first1", "first2", "third0", "first3", "third1"});
 }
 
+TEST_CASE("a run is resumed on a full disk: its last steps are dropped, and experiment.json is replaced later") {
+  const Scratch scratch;
+  {
+    ResultsFolder folder(scratch / "a", "before\n", false);
+    folder.begin_variant("first", 0, 1);
+    for (int step = 0; step < 3; ++step) folder.step(step_record(step, 0.5, 1));
+  }
+  const auto described = [&] { return read_file(scratch / "a/experiment.json", mebi); };
+  ResultsFolder folder(scratch / "a", "after\n", true);
+  {
+    const FileSizeLimit full(1);
+    CHECK(folder.begin_variant("first", 1, 1).steps.size() == 1);
+    CHECK(metrics_of(scratch / "a").size() == 1);
+    CHECK(folder.step(step_record(1, 0.25, 1)));
+    CHECK_THROWS_AS(folder.write(run_result()), DiskError);
+    CHECK(described() == "before\n");
+  }
+  folder.write(run_result());
+  CHECK(described() == "after\n");
+  CHECK(metrics_of(scratch / "a").size() == 2);
+  const FileSizeLimit full(1);
+  ResultsFolder fresh(scratch / "b", "{}\n", true);
+  CHECK_THROWS_AS(fresh.begin_variant("first", 0, 1), DiskError);
+}
+
 TEST_CASE("a results folder that is removed or replaced during the run is an error") {
   const Scratch scratch;
   const fs::path path = scratch / "a";

@@ -1,6 +1,8 @@
 #include "experiments/program/commands/run/existing_results.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -35,6 +37,14 @@ std::string content_of(const fs::path& file) {
   }
 }
 
+/// The name of the experiment whose results are in a folder; nothing if there are none, or if it cannot be read.
+std::optional<std::string> name_of_existing(const fs::path& results) {
+  if (!fs::exists(results / "metrics.jsonl") && !fs::exists(results / "summary.json")) return {};
+  const auto experiment = parse_untrusted_json<nlohmann::json>(content_of(results / "experiment.json"));
+  const auto name = experiment.is_object() ? experiment.find("name") : experiment.end();
+  return name != experiment.end() && name->is_string() ? std::optional(name->get<std::string>()) : std::nullopt;
+}
+
 bool has_all_variants(const std::string& summary, const Study<Experiment>& study) {
   const auto json = parse_untrusted_json<nlohmann::json>(summary);
   const auto variants = json.is_object() ? json.find("variants") : json.end();
@@ -55,7 +65,15 @@ void check_existing_results(const fs::path& results, const Study<Experiment>& st
   if (use == ExistingResults::resumed && earlier.empty())
     fail<InputError>("{}: there is no checkpoint to resume from: leave --resume out, or use --resume=auto",
                      results.string());
-  if (use == ExistingResults::replaced || earlier.empty()) return;
+  if (use == ExistingResults::replaced) return;
+  if (earlier.empty()) {
+    if (const std::optional<std::string> name = name_of_existing(results); name && *name != study.name)
+      fail<InputError>(
+          "{}: holds the results of another experiment ({}): replace them with --force, or choose another folder with "
+          "--out",
+          results.string(), *name);
+    return;
+  }
   const std::string first =
       (earlier.front().folder.filename() / fmt::format("step {}", earlier.front().steps)).string();
   if (use == ExistingResults::kept)

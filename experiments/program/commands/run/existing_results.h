@@ -17,7 +17,8 @@ enum class ExistingResults {
 };
 
 /// Ensures that what an earlier run has trained is neither lost nor trained again without the user's knowledge:
-/// InputError if the folder holds checkpoints that the run would neither resume nor replace, or has none to resume.
+/// InputError if the folder holds checkpoints that the run would neither resume nor replace, has none to resume, or
+/// holds the results of an experiment with another name.
 void check_existing_results(const std::filesystem::path& results, const Study<Experiment>& study, ExistingResults use);
 
 /// The summary of this very study, of which `experiment_json` has every value, if all steps of all variants have been
