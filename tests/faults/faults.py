@@ -30,8 +30,8 @@ def restarts(folder):
 
 
 class FaultsOfOneMachine(Faults):
-    names = ["rank_killed", "leader_killed", "leader_lost", "new_leader_lost", "other_experiment", "terminated_while_restarting",
-             "killed_and_not_elastic", "paused", "stopped", "terminated", "killed_while_saving", "damaged_checkpoint",
+    names = ["rank_killed", "leader_killed", "leader_lost", "new_leader_lost", "spare_lost", "other_experiment",
+             "terminated_while_restarting", "lost_on_full_disk", "killed_and_not_elastic", "paused", "stopped", "terminated", "killed_while_saving", "damaged_checkpoint",
              "full_disk_for_a_while", "variant_on_full_disk", "full_disk"]
     whole = {}
 
@@ -112,6 +112,19 @@ class FaultsOfOneMachine(Faults):
         expect(codes == [-signal.SIGKILL] * 2 + [0] * (RANKS - 2), f"{codes}: {job.errors()}")
         return self.went_on_with_two(job, 0)
 
+    def spare_lost(self):
+        """a rank of an elastic job is lost for good, and then the process that its smaller mesh does not need"""
+        job = self.started("--elastic", "--set", "elastic.wait=0")
+        job.wait_for_step(self.some_step())
+        self.lose(job, RANKS - 1)
+        job.wait_for_words("restart 1 with 3 processes")
+        job.wait_for_step(max(losses(job.out)) + self.rng.randrange(2, 20))
+        self.lose(job, RANKS - 2)
+        codes = job.codes()
+        expect(codes == [0] * 2 + [-signal.SIGKILL] * 2, f"{codes}: {job.errors()}")
+        expect("rank 2: its process has ended, and this run did not need it" in job.error(0), job.error(0))
+        return self.went_on_with_two(job, RANKS - 1)
+
     def other_experiment(self):
         """a lost rank of an elastic job is started again with another experiment, which is refused, and then with the right one"""
         whole = self.reference()
@@ -151,6 +164,21 @@ class FaultsOfOneMachine(Faults):
             return False, seconds
         expect(codes == [143 if other == rank else 0 for other in range(RANKS - 1)] + [-signal.SIGKILL], f"{codes}: {job.errors()}")
         return self.went_on_with_two(job, RANKS - 1)
+
+    def lost_on_full_disk(self):
+        """a rank of an elastic job is lost for good while the disk of the results is full, which then has room again"""
+        with SmallDisk(self.work / "disk", "8m") as disk:
+            job = self.started("--elastic", "--set", "elastic.wait=0", out=disk.folder / "out")
+            job.wait_for_step(self.rng.randrange(100, 300))
+            disk.fill(leave=self.rng.randrange(1000))
+            job.wait_for_words("is lost")
+            self.lose(job, RANKS - 1)
+            job.wait_for_words("restart 1 with 3 processes")
+            time.sleep(self.rng.uniform(0, 1))
+            disk.empty()
+            codes = job.codes()
+            expect(codes == [0] * 3 + [-signal.SIGKILL], f"{codes}: {job.errors()}")
+            return self.went_on_with_two(job, RANKS - 1)
 
     def killed_and_not_elastic(self):
         """kill -9 of a rank of a job that is not elastic"""

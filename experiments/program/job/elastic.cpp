@@ -90,14 +90,24 @@ std::optional<LeaderAddress> read_leader(const std::filesystem::path& results) {
   return leader;
 }
 
-/// Whether a process of this job listens there.
-bool responds(const LeaderAddress& leader, const JobSecret& secret) {
+/// Why no process of this job can be reached there; nothing if one can.
+std::optional<std::string_view> why_unreachable(const LeaderAddress& leader, const JobSecret& secret) {
+  constexpr std::string_view silent = "does not respond";
   try {
     const TcpSocket::Deadline end = TcpSocket::Clock::now() + std::chrono::seconds(2);
     const TcpSocket socket = TcpSocket::try_connect(TcpSocket::resolve(leader.host, leader.port), end);
-    return socket.is_open() && connecting_handshake(socket, secret, end).kind == HandshakeResult::Kind::done;
+    if (!socket.is_open()) return silent;
+    switch (connecting_handshake(socket, secret, end).kind) {
+      case HandshakeResult::Kind::done:
+        return {};
+      case HandshakeResult::Kind::wrong_secret:
+      case HandshakeResult::Kind::not_proved:
+        return "has another HEDDLE_JOB_SECRET";
+      default:
+        return silent;
+    }
   } catch (const Error&) {
-    return false;  // no such host
+    return silent;  // no such host
   }
 }
 
@@ -121,17 +131,23 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
   const RendezvousTimeouts timeouts = rendezvous_timeouts_of_environment();
   RendezvousWait wait(timeouts.timeout, timeouts.note_after);
   for (;;) {
-    const std::optional<LeaderAddress> leader = read_leader(results);
-    if (leader && responds(*leader, secret)) {
-      ::setenv("MASTER_ADDR", leader->host.c_str(), 1);
-      ::setenv("MASTER_PORT", fmt::format("{}", leader->port).c_str(), 1);
-      return;
+    std::string why = fmt::format("{} names ", printable(leader_file(results).string()));
+    if (const std::optional<LeaderAddress> leader = read_leader(results)) {
+      const std::optional<std::string_view> problem = why_unreachable(*leader, secret);
+      if (!problem) {
+        ::setenv("MASTER_ADDR", leader->host.c_str(), 1);
+        ::setenv("MASTER_PORT", fmt::format("{}", leader->port).c_str(), 1);
+        return;
+      }
+      why += printable(fmt::format("{}:{}, which {}", leader->host, leader->port, *problem));
+    } else {
+      why += "none";
     }
-    if (launch->rank > 0 && responds({first->host, first->port}, secret)) return;
-    const std::string why = fmt::format(
-        "{} names {}{}", printable(leader_file(results).string()),
-        leader ? printable(fmt::format("{}:{}, which does not respond", leader->host, leader->port)) : "none",
-        launch->rank > 0 ? fmt::format(", and {} does not respond", to_string(*first)) : "");
+    if (launch->rank > 0) {
+      const std::optional<std::string_view> problem = why_unreachable({first->host, first->port}, secret);
+      if (!problem) return;
+      why += fmt::format(", and {} {}", to_string(*first), *problem);
+    }
     if (wait.is_over())
       fail<RankFailed>("HEDDLE_STARTED_AGAIN: no process of the job was found within {} s: {}",
                        std::chrono::duration_cast<std::chrono::seconds>(timeouts.timeout).count(), why);
@@ -207,8 +223,8 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferre
     why = error.what();
   }
   const double failed_at = unix_seconds();
+  const std::string prefix = job.rank() > 0 ? fmt::format("heddle: rank {}: ", job.rank()) : "";
   const auto lead = [&](const LeaderAddress& leader) {
-    const std::string prefix = job.rank() > 0 ? fmt::format("heddle: rank {}: ", job.rank()) : "";
     all << fmt::format("{}{}; the other processes restart the job\n", prefix, why);
     if (const std::string unwritten = write_leader(results, leader); !unwritten.empty())
       all << fmt::format("{}{}: processes that are started again cannot find this one\n", prefix, unwritten);
@@ -223,6 +239,8 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferre
                        std::chrono::duration<double>(config.wait)),
                    .preferred_ranks = preferred_ranks,
                    .on_lead = lead,
+                   .on_turned_away = [&](const std::string& what) { all << prefix << what << "\n"
+                                                                        << std::flush; },
                    .is_cancelled = [&] { return interruption.signal != 0; }});
   heeding.reset();
   if (assignment && interruption.signal == 0)

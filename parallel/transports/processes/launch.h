@@ -57,6 +57,8 @@ struct RegroupOptions {
   int preferred_ranks = 1;
   /// Called in the process that leads the restart, before it waits for the others.
   std::function<void(const LeaderAddress&)> on_lead{};
+  /// Called in that process with each process that it turns away, and the reason.
+  std::function<void(const std::string& what)> on_turned_away{};
   /// Whether this process gives up, asked several times a second.
   std::function<bool()> is_cancelled = [] { return false; };
 };

@@ -1,16 +1,20 @@
 // Which mesh an elastic job takes, and the errors of `run --elastic`. tests/faults kills processes of such jobs.
 #include "experiments/program/job/elastic.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/program/study_checks.h"
 #include "framework/error.h"
+#include "parallel/transports/processes/tcp/listener.h"
 #include "tests/support/environment_variable.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/message.h"
@@ -92,6 +96,16 @@ TEST_CASE("elastic: a process that was started again says where it has looked fo
   CHECK(message("1") == within + "none, and 127.0.0.1:1 does not respond");
   std::ofstream(file) << "127.0.0.1 1\n";
   CHECK(message("0") == within + "127.0.0.1:1, which does not respond");
+  {
+    const TcpSocket listening = TcpSocket::listen(0, TcpSocket::resolve("127.0.0.1", 0).host);
+    const JobSecret other = JobSecret("another");
+    std::ofstream(file) << "127.0.0.1 " << ntohs(listening.local_address().port) << "\n";
+    std::jthread leader([&](const std::stop_token& stop) {
+      TcpListener listener(listening, other);
+      while (!stop.stop_requested()) (void)listener.next({}, TcpSocket::Clock::now() + std::chrono::milliseconds(20));
+    });
+    CHECK(message("0").ends_with(", which has another HEDDLE_JOB_SECRET"));
+  }
   for (const std::string& damaged :
        {std::string("127.0.0.1 70000"), std::string(400, 'x') + " 1", std::string("\0", 1)}) {
     std::ofstream(file) << damaged;

@@ -50,12 +50,14 @@ class ElasticJob {
   Wire& wire(int p) { return *wires_[static_cast<std::size_t>(p)]; }
   const std::set<int>& lost() const { return lost_; }
   void set_on_lead(std::function<void(const LeaderAddress&)> on_lead) { on_lead_ = std::move(on_lead); }
+  void set_on_turned_away(std::function<void(const std::string&)> report) { on_turned_away_ = std::move(report); }
 
   std::optional<RankAssignment> regroup(
       int p, milliseconds wait, int preferred_ranks, std::function<bool()> is_cancelled = [] { return false; }) {
     return wire(p).regroup(lost_, {.wait_for_lost = wait,
                                    .preferred_ranks = preferred_ranks,
                                    .on_lead = on_lead_,
+                                   .on_turned_away = on_turned_away_,
                                    .is_cancelled = std::move(is_cancelled)});
   }
   /// The assignments of the processes that are left, by their old ranks.
@@ -75,6 +77,7 @@ class ElasticJob {
   std::vector<std::unique_ptr<Wire>> wires_;
   std::set<int> lost_;
   std::function<void(const LeaderAddress&)> on_lead_;
+  std::function<void(const std::string&)> on_turned_away_;
 };
 
 std::vector<int> ranks_of(const std::map<int, RankAssignment>& assignments) {
@@ -253,6 +256,24 @@ TEST_CASE("regroup: a process that is asked to end while it waits leaves, and if
   CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
 }
 
+TEST_CASE("regroup: a process that leaves while it waits is lost, and not waited for longer than other lost ones") {
+  ElasticJob job(4);
+  job.kill(3);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_asked = [&] { return std::chrono::steady_clock::now() > begin + milliseconds(700); };
+  std::map<int, std::future<std::optional<RankAssignment>>> running;
+  for (const int p : {0, 1})
+    running[p] = std::async(std::launch::async, [&job, p] { return job.regroup(p, seconds(2), 4); });
+  CHECK_FALSE(job.regroup(2, seconds(2), 4, is_asked));
+  for (auto& [p, assigned] : running) {
+    const std::optional<RankAssignment> found = assigned.get();
+    REQUIRE(found);
+    CHECK(found->rank == p);
+    CHECK(found->size == 2);
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < seconds(8));
+}
+
 TEST_CASE("regroup: a rank that takes the one that leads for lost waits for it, because it finishes the handshake") {
   ElasticJob job(4);
   job.kill(3);
@@ -290,8 +311,13 @@ TEST_CASE("regroup: a process that was started again with another experiment is 
   std::future<std::string> other = std::async(std::launch::async, [&] {
     return message_of<RankFailed>([&] { (void)started_again(2, 3, job.point(), 77).get(); });
   });
+  std::vector<std::string> turned_away;
+  job.set_on_turned_away([&](const std::string& what) { turned_away.push_back(what); });
   const std::map<int, RankAssignment> assignments = job.regroup(seconds(2), 3);
   CHECK(ranks_of(assignments) == std::vector<int>{0, 1});
+  CHECK(turned_away ==
+        std::vector<std::string>{"a process that was started as rank 2 is turned away, which was given another "
+                                 "experiment or results folder"});
   CHECK(other.get() == "the job restarts without this process, which was given another experiment or results folder");
 }
 
@@ -333,7 +359,7 @@ TEST_CASE("regroup: nobody takes the rank of a process that is left, or has one 
   const std::map<int, RankAssignment> assignments = job.regroup(seconds(2), 3);
   CHECK(assignments.at(0).size == 2);
   CHECK(assignments.at(1).rank == 1);
-  const std::string why = "the job restarts without this process: only elastic processes with a missing rank can join";
+  const std::string why = "the job restarts without this process, which is not an elastic process with a missing rank";
   CHECK(of_left.get() == why);
   CHECK(of_other.get() == why);
   CHECK(not_elastic.get() == why);

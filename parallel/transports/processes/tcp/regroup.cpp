@@ -38,11 +38,17 @@ struct RankResponse {
 
 class Regroup {
  public:
-  Regroup(const Regrouping& regrouping, const TcpSocket& listening, const JobSecret& secret)
-      : regrouping_(regrouping), listening_(listening), secret_(secret) {}
+  Regroup(Regrouping regrouping, const TcpSocket& listening, const JobSecret& secret)
+      : regrouping_(std::move(regrouping)), listening_(listening), secret_(secret) {}
+
+  /// The first of the ranks that are left leads; each of them finds out by itself which one that is.
+  std::optional<RankAssignment> run();
+
+ private:
+  using Others = std::vector<TcpListener::Incoming>;
 
   /// Nothing if it is cancelled.
-  std::optional<RankAssignment> lead() const;
+  std::optional<RankAssignment> lead();
   LeaderAddress leader_address(int leader) const {
     return {.host = leader == 0 ? regrouping_.leader_host : host_text(address(leader).host),
             .port = ntohs(address(leader).port)};
@@ -50,10 +56,6 @@ class Regroup {
   /// Nothing if that rank has ended, or if it is cancelled. RankFailed if it is there and assigns no rank.
   std::optional<RankAssignment> follow(int leader) const;
   bool is_cancelled() const { return regrouping_.options.is_cancelled(); }
-
- private:
-  using Others = std::vector<TcpListener::Incoming>;
-
   const TcpAddress& address(int rank) const { return regrouping_.addresses[static_cast<std::size_t>(rank)]; }
   bool is_left(int rank) const { return !regrouping_.lost.contains(rank); }
   std::chrono::milliseconds wait_for_lost() const { return regrouping_.options.wait_for_lost; }
@@ -71,7 +73,8 @@ class Regroup {
   bool is_member(const TcpHello& hello) const;
   bool was_started_again(const TcpHello& hello, const Others& others) const;
   bool are_left_ranks_here(const Others& others) const;
-  Others accept_others(TcpListener& listener) const;
+  Others accept_others(TcpListener& listener);
+  void remove_ended(Others& others);
   static void turn_away(TcpListener& listener, std::string_view why);
   std::string_view why_turned_away(const TcpHello& hello, const Others& others) const;
   void put_in_order(Others& others) const;
@@ -79,7 +82,7 @@ class Regroup {
   RankResponse receive_rank(const TcpSocket& socket) const;
   TcpSocket connect_again(int leader) const;
 
-  const Regrouping& regrouping_;
+  Regrouping regrouping_;
   const TcpSocket& listening_;
   const JobSecret& secret_;
 };
@@ -124,7 +127,7 @@ bool Regroup::are_left_ranks_here(const Others& others) const {
   return true;
 }
 
-std::optional<RankAssignment> Regroup::lead() const {
+std::optional<RankAssignment> Regroup::lead() {
   TcpListener listener(listening_, secret_);
   Others others = accept_others(listener);
   if (is_cancelled()) {
@@ -149,12 +152,11 @@ void Regroup::turn_away(TcpListener& listener, std::string_view why) {
 }
 
 /// The processes that connect, until enough of them are here, the time is over, or it is cancelled.
-Regroup::Others Regroup::accept_others(TcpListener& listener) const {
+Regroup::Others Regroup::accept_others(TcpListener& listener) {
   Others others;
   const auto begin = Clock::now();
   for (;;) {
-    // Some may have ended while they waited.
-    std::erase_if(others, [](const TcpListener::Incoming& other) { return !other.socket.is_peer_open(); });
+    remove_ended(others);
     const bool are_all_here = are_left_ranks_here(others);
     if (are_all_here && static_cast<int>(others.size()) + 1 >= regrouping_.options.preferred_ranks) return others;
     const auto end = begin + (are_all_here ? wait_for_lost() : max_wait());
@@ -162,22 +164,36 @@ Regroup::Others Regroup::accept_others(TcpListener& listener) const {
     std::optional<TcpListener::Incoming> incoming =
         listener.next({}, std::min<TcpSocket::Deadline>(end, Clock::now() + cancel_interval));
     if (!incoming) continue;
-    if (const std::string_view why = why_turned_away(incoming->hello, others); !why.empty())
-      send_reply(incoming->socket, TcpReply::Kind::failed, why);
-    else
+    const std::string_view why = why_turned_away(incoming->hello, others);
+    if (why.empty()) {
       others.push_back(std::move(*incoming));
+      continue;
+    }
+    send_reply(incoming->socket, TcpReply::Kind::failed, fmt::format("the job restarts without this process, {}", why));
+    if (regrouping_.options.on_turned_away)
+      regrouping_.options.on_turned_away(
+          fmt::format("a process that was started as rank {} is turned away, {}", incoming->hello.rank, why));
   }
 }
 
-/// Empty if the process can join.
+/// Some end while they wait: they are lost.
+void Regroup::remove_ended(Others& others) {
+  std::erase_if(others, [this](const TcpListener::Incoming& other) {
+    if (other.socket.is_peer_open()) return false;
+    if (is_member(other.hello)) regrouping_.lost.insert(other.hello.rank);
+    return true;
+  });
+}
+
+/// A part of a sentence; empty if the process can join.
 std::string_view Regroup::why_turned_away(const TcpHello& hello, const Others& others) const {
   const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
     return other.hello.rank == hello.rank && other.hello.job == hello.job && other.socket.is_peer_open();
   });
   if (hello.is_elastic == 0 || is_here || !(is_member(hello) || was_started_again(hello, others)))
-    return "the job restarts without this process: only elastic processes with a missing rank can join";
+    return "which is not an elastic process with a missing rank";
   if (hello.call_checksum != regrouping_.launch.call_checksum)
-    return "the job restarts without this process, which was given another experiment or results folder";
+    return "which was given another experiment or results folder";
   return "";
 }
 
@@ -235,23 +251,17 @@ RankResponse Regroup::receive_rank(const TcpSocket& socket) const {
   const auto response_to = [](TcpSocket::Outcome outcome) {
     return RankResponse{outcome == TcpSocket::Outcome::late ? Kind::late : Kind::closed};
   };
-  const auto read = [&](auto& value) { return socket.read(std::as_writable_bytes(std::span(&value, 1)), deadline); };
   const TcpHello mine = own_hello();
   if (const auto outcome = socket.write(std::as_bytes(std::span(&mine, 1)), deadline);
       outcome != TcpSocket::Outcome::done)
     return response_to(outcome);
   if (!socket.wait_for_reply(deadline, regrouping_.options.is_cancelled)) return {Kind::cancelled};
-  TcpReply header;
-  if (const auto outcome = read(header); outcome != TcpSocket::Outcome::done) return response_to(outcome);
-  RankResponse response{Kind::assigned};
-  if (header.kind == TcpReply::Kind::failed && header.bytes <= TcpReply::max_bytes) {
-    response = {.kind = Kind::refused, .given = {}, .why = std::string(header.bytes, ' ')};
-    const auto outcome = socket.read(std::as_writable_bytes(std::span(response.why)), deadline);
-    return outcome == TcpSocket::Outcome::done ? response : response_to(outcome);
-  }
-  if (header.kind != TcpReply::Kind::assignment || header.bytes != sizeof(response.given)) return {Kind::refused};
-  if (const auto outcome = read(response.given); outcome != TcpSocket::Outcome::done) return response_to(outcome);
-  return response.given.is_possible() ? response : RankResponse{Kind::refused};
+  const ReceivedReply reply = read_reply(socket, deadline, TcpReply::max_bytes);
+  if (reply.outcome != TcpSocket::Outcome::done) return response_to(reply.outcome);
+  if (const std::optional<TcpAssignment> given = reply.assignment()) return {Kind::assigned, *given};
+  return {.kind = Kind::refused,
+          .given = {},
+          .why = reply.header.kind == TcpReply::Kind::failed ? reply.text() : std::string()};
 }
 
 /// A leader that has closed the connection has ended, or it runs the program again, and then turns this process away.
@@ -266,17 +276,21 @@ TcpSocket Regroup::connect_again(int leader) const {
   return socket;
 }
 
+std::optional<RankAssignment> Regroup::run() {
+  const int rank = regrouping_.launch.rank;
+  for (int leader = 0; leader < rank; ++leader) {
+    if (const std::optional<RankAssignment> assignment = follow(leader)) return assignment;
+    if (is_cancelled()) return {};
+    regrouping_.lost.insert(leader);  // it may have ended just now
+  }
+  if (regrouping_.options.on_lead) regrouping_.options.on_lead(leader_address(rank));
+  return lead();
+}
+
 }  // namespace
 
 std::optional<RankAssignment> regroup(Regrouping regrouping, const TcpSocket& listening, const JobSecret& secret) {
-  const Regroup regroup(regrouping, listening, secret);
-  for (int leader = 0; leader < regrouping.launch.rank; ++leader) {
-    if (const std::optional<RankAssignment> assignment = regroup.follow(leader)) return assignment;
-    if (regroup.is_cancelled()) return {};
-    regrouping.lost.insert(leader);  // it may have ended just now
-  }
-  if (regrouping.options.on_lead) regrouping.options.on_lead(regroup.leader_address(regrouping.launch.rank));
-  return regroup.lead();
+  return Regroup(std::move(regrouping), listening, secret).run();
 }
 
 }  // namespace heddle

@@ -1,5 +1,7 @@
 #include "parallel/transports/processes/tcp/tcp_reply.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "framework/error.h"
@@ -10,40 +12,6 @@ namespace {
 
 // For bytes that only have to cross the network.
 constexpr std::chrono::seconds reply_timeout{10};
-
-class ReplyReader {
- public:
-  ReplyReader(const TcpSocket& socket, const std::string& leader, std::chrono::milliseconds timeout)
-      : socket_(socket), leader_(leader), timeout_(timeout), deadline_(TcpSocket::Clock::now() + timeout) {}
-
-  void read(std::span<std::byte> bytes) const {
-    const TcpSocket::Outcome outcome = socket_.read(bytes, deadline_);
-    if (outcome == TcpSocket::Outcome::closed) fail<RankFailed>("{} disconnected during the rendezvous", leader_);
-    if (outcome == TcpSocket::Outcome::late)
-      fail<RankFailed>("{} did not answer within {} s", leader_, std::chrono::duration<double>(timeout_).count());
-  }
-  template <class T>
-  T read() const {
-    T value;
-    read(std::as_writable_bytes(std::span(&value, 1)));
-    return value;
-  }
-  std::string read_text(std::uint32_t bytes) const {
-    if (bytes > TcpReply::max_bytes) fail_malformed(fmt::format("{} bytes of text", bytes));
-    std::string text(bytes, ' ');
-    read(std::as_writable_bytes(std::span(text)));
-    return text;
-  }
-  [[noreturn]] void fail_malformed(const std::string& what) const {
-    fail<RankFailed>("{} answered with {}: all processes must run the same build of this program", leader_, what);
-  }
-
- private:
-  const TcpSocket& socket_;
-  const std::string& leader_;
-  std::chrono::milliseconds timeout_;
-  TcpSocket::Deadline deadline_;
-};
 
 }  // namespace
 
@@ -57,28 +25,58 @@ void send_reply(const TcpSocket& to, TcpReply::Kind kind, std::string_view text)
   send_reply(to, kind, std::as_bytes(std::span(text.substr(0, TcpReply::max_bytes))));
 }
 
+std::string ReceivedReply::text() const {
+  return {reinterpret_cast<const char*>(content.data()), content.size()};
+}
+
+std::optional<TcpAssignment> ReceivedReply::assignment() const {
+  TcpAssignment given;
+  if (header.kind != TcpReply::Kind::assignment || content.size() != sizeof(given)) return {};
+  std::memcpy(&given, content.data(), sizeof(given));
+  return given.is_possible() ? std::optional(given) : std::nullopt;
+}
+
+ReceivedReply read_reply(const TcpSocket& socket, TcpSocket::Deadline deadline, std::size_t max_content) {
+  ReceivedReply reply;
+  reply.outcome = socket.read(std::as_writable_bytes(std::span(&reply.header, 1)), deadline);
+  if (reply.outcome != TcpSocket::Outcome::done || reply.header.bytes > max_content) return reply;
+  reply.content.resize(reply.header.bytes);
+  reply.outcome = socket.read(reply.content, deadline);
+  return reply;
+}
+
 std::optional<TcpAssignment> receive_reply(const TcpSocket& socket, const std::string& leader,
                                            std::span<std::byte> hellos, std::chrono::milliseconds timeout) {
-  const ReplyReader reader(socket, leader, timeout);
-  const auto header = reader.read<TcpReply>();
-  switch (header.kind) {
+  const ReceivedReply reply =
+      read_reply(socket, TcpSocket::Clock::now() + timeout, std::max<std::size_t>(hellos.size(), TcpReply::max_bytes));
+  if (reply.outcome == TcpSocket::Outcome::closed) fail<RankFailed>("{} disconnected during the rendezvous", leader);
+  if (reply.outcome == TcpSocket::Outcome::late)
+    fail<RankFailed>("{} did not answer within {} s", leader, std::chrono::duration<double>(timeout).count());
+  const std::uint32_t bytes = reply.header.bytes;
+  const bool is_text_possible = bytes <= TcpReply::max_bytes;
+  std::string malformed = fmt::format("{} bytes of text", bytes);
+  switch (reply.header.kind) {
     case TcpReply::Kind::hellos:
-      if (header.bytes != hellos.size()) reader.fail_malformed(fmt::format("a list of {} bytes", header.bytes));
-      reader.read(hellos);
-      return {};
+      if (bytes == hellos.size()) {
+        std::copy(reply.content.begin(), reply.content.end(), hellos.begin());
+        return {};
+      }
+      malformed = fmt::format("a list of {} bytes", bytes);
+      break;
     case TcpReply::Kind::wrong_input:
-      fail<InputError>("{}", reader.read_text(header.bytes));
+      if (is_text_possible) fail<InputError>("{}", reply.text());
+      break;
     case TcpReply::Kind::failed:
-      fail<RankFailed>("{}", reader.read_text(header.bytes));
-    case TcpReply::Kind::assignment: {
-      if (header.bytes != sizeof(TcpAssignment)) reader.fail_malformed(fmt::format("a rank of {} bytes", header.bytes));
-      const auto given = reader.read<TcpAssignment>();
-      if (!given.is_possible())
-        reader.fail_malformed(fmt::format("rank {} of {} for this process", given.rank, given.size));
-      return given;
-    }
+      if (is_text_possible) fail<RankFailed>("{}", reply.text());
+      break;
+    case TcpReply::Kind::assignment:
+      if (const std::optional<TcpAssignment> given = reply.assignment()) return given;
+      malformed = fmt::format("an impossible rank, of {} bytes", bytes);
+      break;
+    default:
+      malformed = fmt::format("something of kind {}", static_cast<std::uint32_t>(reply.header.kind));
   }
-  reader.fail_malformed(fmt::format("something of kind {}", static_cast<std::uint32_t>(header.kind)));
+  fail<RankFailed>("{} answered with {}: all processes must run the same build of this program", leader, malformed);
 }
 
 int assign_ranks(const std::vector<const TcpSocket*>& others, int restarts) {

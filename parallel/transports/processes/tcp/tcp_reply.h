@@ -41,6 +41,20 @@ struct TcpAssignment {
   bool is_possible() const { return rank > 0 && rank < size && size <= max_ranks && restarts > 0; }
 };
 
+/// A reply and what follows it, as they were read.
+struct ReceivedReply {
+  TcpSocket::Outcome outcome{};  // unless it is done, the rest is empty
+  TcpReply header{};
+  std::vector<std::byte> content{};  // nothing if it has more bytes than the reader takes
+
+  std::string text() const;
+  /// Nothing if it is not a possible assignment.
+  std::optional<TcpAssignment> assignment() const;
+};
+
+/// Waits for a reply until the deadline, and takes up to `max_content` bytes with it.
+ReceivedReply read_reply(const TcpSocket& socket, TcpSocket::Deadline deadline, std::size_t max_content);
+
 /// Reads the reply of rank 0 to this process's hello. Fills `hellos` and returns nothing, or returns this process's
 /// rank where the job restarts. InputError or RankFailed with the text of rank 0 where the rendezvous has failed.
 /// RankFailed also if rank 0, whose name in errors is `leader`, does not reply within `timeout`, disconnects, or sends
