@@ -1,8 +1,12 @@
 #include "experiments/results/restarts_json.h"
 
+#include <algorithm>
+#include <limits>
 #include <string>
 
 #include <nlohmann/json.hpp>
+
+#include "framework/files/untrusted_json.h"
 
 namespace heddle {
 
@@ -30,13 +34,18 @@ std::vector<Restart> restarts_of(const OrderedJson& line) {
       const auto value = json.find(key);
       return value != json.end() && value->is_number() ? value->get<double>() : 0;
     };
+    const auto count = [&](const char* key) {
+      const auto value = json.find(key);
+      return value == json.end() ? 0 : count_of(*value).value_or(0);
+    };
     const auto why = json.find("why");
-    restarts.push_back({.number = static_cast<int>(number("number")),
-                        .why = why != json.end() && why->is_string() ? why->get<std::string>() : "",
-                        .failed_at = number("failed_at"),
-                        .step = static_cast<std::int64_t>(number("step")),
-                        .ranks = static_cast<std::int64_t>(number("ranks")),
-                        .seconds = number("seconds")});
+    restarts.push_back(
+        {.number = static_cast<int>(std::min<std::int64_t>(count("number"), std::numeric_limits<int>::max())),
+         .why = why != json.end() && why->is_string() ? why->get<std::string>() : "",
+         .failed_at = number("failed_at"),
+         .step = count("step"),
+         .ranks = count("ranks"),
+         .seconds = number("seconds")});
   }
   return restarts;
 }

@@ -19,6 +19,7 @@
 #include "experiments/training/ranks/unix_time.h"
 #include "framework/files/crc32c.h"
 #include "framework/files/line_reader.h"
+#include "framework/files/untrusted_json.h"
 
 namespace heddle {
 
@@ -114,6 +115,13 @@ void keep_lines(const fs::path& path, const std::vector<bool>& is_kept) {
   file.commit();
 }
 
+/// Shortens a file, for which most file systems need no room.
+void cut_off(const fs::path& path, std::uintmax_t bytes) {
+  std::error_code error;
+  fs::resize_file(path, bytes, error);
+  if (error) fail_to_write(path, error);
+}
+
 NamedNumbers named_numbers(const OrderedJson& line, const char* key) {
   NamedNumbers numbers;
   const auto found = line.find(key);
@@ -132,9 +140,11 @@ std::optional<MetricsLine> parse_line(std::string_view text) {
   };
   const auto skipped = json.find("skipped");
   const auto variant = json.is_object() ? json.find("variant") : json.end();
-  if (variant == json.end() || !variant->is_string() || !number("step")) return std::nullopt;
+  const auto step = json.is_object() ? json.find("step") : json.end();
+  const std::optional<std::int64_t> steps = step == json.end() ? std::nullopt : count_of(*step);
+  if (variant == json.end() || !variant->is_string() || !steps) return std::nullopt;
   return MetricsLine{.variant = variant->get<std::string>(),
-                     .record = {.step = static_cast<std::int64_t>(*number("step")),
+                     .record = {.step = *steps,
                                 .loss = number("loss"),
                                 .losses = named_numbers(json, "losses"),
                                 .learning_rate = number("learning_rate").value_or(0),
@@ -164,10 +174,10 @@ std::string event_of(const MetricsLine& line) {
 
 /// What a variant that resumes at a step finds in metrics.jsonl.
 struct EarlierLines {
-  std::vector<bool> is_kept;  // for each line: all but those of the variant's later steps
-  bool drops = false;         // whether some line is not kept
-  bool drops_end = true;      // whether all lines after the first that is not kept are not kept either
-  std::uintmax_t bytes = 0;   // of the lines before that one
+  std::vector<bool> is_kept;   // for each line: all but those of the variant's later steps
+  bool drops = false;          // whether some line is not kept
+  bool drops_only_end = true;  // whether no line is kept after one that is not
+  std::uintmax_t bytes = 0;    // of the lines before that one
   std::vector<Restart> restarts;
 };
 
@@ -186,7 +196,7 @@ EarlierLines earlier_lines(const fs::path& metrics, std::string_view variant, st
     if (line && line->variant == variant && line->record.restarts.size() > found.restarts.size())
       found.restarts = line->record.restarts;
     found.is_kept.back() = line && (line->variant != variant || line->record.step < first_step);
-    if (found.is_kept.back() && found.drops) found.drops_end = false;
+    if (found.is_kept.back() && found.drops) found.drops_only_end = false;
     found.drops = found.drops || !found.is_kept.back();
     if (!found.drops) found.bytes += lines.line().size() + 1;
   }
@@ -257,6 +267,11 @@ void ResultsFolder::begin() {
   }
 }
 
+void ResultsFolder::replace_earlier_run() {
+  begin();
+  if (std::exchange(replaces_checkpoints_, false)) remove_checkpoints_of_results(path_);
+}
+
 void ResultsFolder::describe() {
   if (is_described_) return;
   write_file_atomically(path_ / "experiment.json", experiment_json_);
@@ -273,8 +288,7 @@ void ResultsFolder::check_that_it_is_there() const {
 
 EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch) {
   check_that_it_is_there();
-  begin();
-  if (std::exchange(replaces_checkpoints_, false)) remove_checkpoints_of_results(path_);
+  replace_earlier_run();
   variant_ = name;
   batch_ = batch;
   const fs::path metrics = path_ / "metrics.jsonl";
@@ -298,8 +312,8 @@ std::vector<Restart> ResultsFolder::drop_later_steps(const fs::path& metrics, st
   }
   if (lines.drops) {
     metrics_.reset();
-    if (lines.drops_end)
-      fs::resize_file(metrics, lines.bytes);  // which a full disk allows
+    if (lines.drops_only_end)
+      cut_off(metrics, lines.bytes);
     else
       keep_lines(metrics, lines.is_kept);
   }
@@ -322,8 +336,8 @@ std::optional<std::string> ResultsFolder::step(const StepRecord& record) {
 void ResultsFolder::write(const RunResult& run) {
   check_that_it_is_there();
   begin();
-  describe();
   flush();
+  describe();
   write_file_atomically(path_ / "memory.csv", memory_csv(run));
   if (const std::string roc = roc_csv(run); !roc.empty()) write_file_atomically(path_ / "roc.csv", roc);
   AtomicFile trace(path_ / "trace.json");

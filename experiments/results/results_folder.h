@@ -42,9 +42,11 @@ class ResultsFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
+  /// Does at once what the first begin_variant does with the files of an earlier run.
+  void replace_earlier_run();
   /// The next steps belong to this variant. When resuming, its steps before `first_step` are kept, and the later
-  /// ones dropped. Returns those that are kept. A full disk is no error unless this is the first variant of a run that
-  /// does not resume, or steps must be dropped that are not the last ones of the file, or come before lines in memory.
+  /// ones dropped. Returns those that are kept. A full disk is an error only if the folder has no experiment.json yet,
+  /// if the steps that are dropped are not the last ones of the file, or if the disk has not taken all lines.
   EarlierRun begin_variant(std::string_view name, std::int64_t first_step, std::int64_t batch);
   /// Makes the first variant that begins also remove the checkpoints of all variants of an earlier run.
   void replace_checkpoints() { replaces_checkpoints_ = true; }

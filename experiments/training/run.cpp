@@ -47,7 +47,7 @@ VariantResult empty_result(const Experiment& experiment, const std::string& name
   return result;
 }
 
-/// While it lives, the loss of a process that has no rank in the run does not end it.
+/// While it exists, the loss of a process that has no rank in the run fails nothing.
 class NeededProcesses {
  public:
   NeededProcesses(Job* job, int processes) : job_(job) {
@@ -80,9 +80,9 @@ class VariantRun {
     });
     open_inputs();
     if (cuts_by_time()) profile_layers();
+    const NeededProcesses needed(settings_.job, static_cast<int>(result_.ranks.size()));
     plan();
     together(settings_.job, [&] { predict_if_it_fits(); });
-    const NeededProcesses needed(settings_.job, static_cast<int>(result_.ranks.size()));
     run_all_ranks();
     if (settings_.job != nullptr) gather_ranks(result_, *settings_.job);
     if (leads()) report_notes();
@@ -100,7 +100,7 @@ class VariantRun {
     if (settings_.job == nullptr) return;
     for (int p = static_cast<int>(result_.ranks.size()); p < settings_.job->size(); ++p)
       if (const std::optional<std::string> why = settings_.job->why_lost(p))
-        observer_.on_note(fmt::format("{}, and this run did not need it", *why));
+        observer_.on_note(fmt::format("{}, and this variant does not need it", *why));
   }
 
   /// Opens the data sets, the model that takes their images, the evaluation sets and the file of weights.

@@ -102,6 +102,12 @@ int signal_of(const Interruption& interruption, Job* job) {
   return static_cast<int>(broadcast_numbers(job, {mine}).front());
 }
 
+/// RankFailed if a process of the job has ended, as far as this one knows.
+void check_all_are_there(const std::string& variant, const Job* job) {
+  for (int p = 0; job != nullptr && p < job->size(); ++p)
+    if (const std::optional<std::string> why = job->why_lost(p)) fail<RankFailed>("{} cannot begin: {}", variant, *why);
+}
+
 /// The versions of what the study computes with: of the backends' libraries, of what connects the processes of a job,
 /// and of the transports that its variants name.
 std::vector<std::pair<std::string, std::string>> versions_of(const Study<Experiment>& study, const Job* job) {
@@ -137,12 +143,14 @@ void open_results(const RunCommand& command, const std::filesystem::path& path, 
   }
   if (command.elastic) check_goes_on(path);
   if (command.elastic && !restart_of_environment()) forget_leader(path);
-  if (!command.replace) return;
-  // A restart before the first checkpoint must not find those that are to be replaced.
-  if (command.elastic)
-    remove_checkpoints_of_results(path);
-  else
-    folder->replace_checkpoints();
+}
+
+/// Removes what an earlier run has left, unless it is resumed: at once if a restart before the first step could take it
+/// for this run's, and otherwise once the run begins.
+void replace_existing(const RunCommand& command, ResultsFolder& folder) {
+  if (command.resumes()) return;
+  if (command.replace) folder.replace_checkpoints();
+  if (command.elastic) folder.replace_earlier_run();
 }
 
 struct PreparedStudy {
@@ -181,6 +189,7 @@ PreparedStudy prepare_study(const RunCommand& command, Job* job, std::optional<R
     const std::string experiment_json = effective_json(study);
     open_results(command, path, experiment_json, folder);  // first, because a run under way has checkpoints, too
     check_existing_results(path, study, use_of_existing(command));
+    replace_existing(command, *folder);
     if (command.resumes() && command.head() == SavedHead::kept)
       finished = finished_summary(path, study, experiment_json);
   });
@@ -243,7 +252,11 @@ int run_command(const RunCommand& command, const CommandCall& call, Job* job) {
     }
   };
   for (StudyVariant& member : study.variants) {
-    if (!run.variants.empty()) finish_if_it_throws([&] { failed_after = signal_of(signals.interruption(), job); });
+    if (!run.variants.empty())
+      finish_if_it_throws([&] {
+        check_all_are_there(member.name, job);
+        failed_after = signal_of(signals.interruption(), job);
+      });
     if (failed_after != 0) break;
     progress.clear();
     console.err << fmt::format("{}: {} ({} of {}), {}, {}\n", study.name, member.name, run.variants.size() + 1,
@@ -263,13 +276,15 @@ int run_command(const RunCommand& command, const CommandCall& call, Job* job) {
                                .observer = &reporter};
     finish_if_it_throws([&] {
       const auto run_once = [&] { return run_variant(member.root, member.name, settings); };
-      run.variants.push_back(command.elastic ? run_or_restart(*job, member.root.elastic, prepared.preferred_ranks, path,
-                                                              signals.interruption(), call.all, run_once)
+      run.variants.push_back(command.elastic ? run_or_restart(*job, member.root.elastic, ranks_of(member.root),
+                                                              prepared.preferred_ranks, path, signals.interruption(),
+                                                              call.all, run_once)
                                              : run_once());
     });
     if (folder) write_if_due(*folder, run, console);
     if (run.variants.back().status == VariantResult::Status::interrupted) break;
-    if (job != nullptr && !job->is_whole()) break;  // there are not enough for the next
+    // What failed because a process has ended would fail again.
+    if (run.variants.back().status == VariantResult::Status::failed && job != nullptr && !job->is_whole()) break;
   }
   progress.clear();
   const std::optional<DiskError> unwritten = folder ? finish(*folder, run) : std::nullopt;

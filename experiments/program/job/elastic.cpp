@@ -91,24 +91,17 @@ std::optional<LeaderAddress> read_leader(const std::filesystem::path& results) {
 }
 
 /// Why no process of this job can be reached there; nothing if one can.
-std::optional<std::string_view> why_unreachable(const LeaderAddress& leader, const JobSecret& secret) {
-  constexpr std::string_view silent = "does not respond";
+std::optional<std::string> why_unreachable(const LeaderAddress& leader, const JobSecret& secret) {
+  HandshakeResult result{HandshakeResult::Kind::closed};
   try {
     const TcpSocket::Deadline end = TcpSocket::Clock::now() + std::chrono::seconds(2);
     const TcpSocket socket = TcpSocket::try_connect(TcpSocket::resolve(leader.host, leader.port), end);
-    if (!socket.is_open()) return silent;
-    switch (connecting_handshake(socket, secret, end).kind) {
-      case HandshakeResult::Kind::done:
-        return {};
-      case HandshakeResult::Kind::wrong_secret:
-      case HandshakeResult::Kind::not_proved:
-        return "has another HEDDLE_JOB_SECRET";
-      default:
-        return silent;
-    }
+    if (socket.is_open()) result = connecting_handshake(socket, secret, end);
   } catch (const Error&) {
-    return silent;  // no such host
+    // There is no such host.
   }
+  if (result.kind == HandshakeResult::Kind::done) return {};
+  return in_words(result, secret);
 }
 
 }  // namespace
@@ -133,7 +126,7 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
   for (;;) {
     std::string why = fmt::format("{} names ", printable(leader_file(results).string()));
     if (const std::optional<LeaderAddress> leader = read_leader(results)) {
-      const std::optional<std::string_view> problem = why_unreachable(*leader, secret);
+      const std::optional<std::string> problem = why_unreachable(*leader, secret);
       if (!problem) {
         ::setenv("MASTER_ADDR", leader->host.c_str(), 1);
         ::setenv("MASTER_PORT", fmt::format("{}", leader->port).c_str(), 1);
@@ -144,7 +137,7 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
       why += "none";
     }
     if (launch->rank > 0) {
-      const std::optional<std::string_view> problem = why_unreachable({first->host, first->port}, secret);
+      const std::optional<std::string> problem = why_unreachable({first->host, first->port}, secret);
       if (!problem) return;
       why += fmt::format(", and {} {}", to_string(*first), *problem);
     }
@@ -197,14 +190,15 @@ void check_goes_on(const std::filesystem::path& results) {
     fail<RankFailed>("{}: the job has ended without this process", results.string());
 }
 
-VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
+VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, int preferred_ranks,
                              const std::filesystem::path& results, Interruption& interruption, std::ostream& all,
                              const std::function<VariantResult()>& run) {
   const std::optional<Restart> last = restart_of_environment();
   const bool may_restart = (last ? last->number : 0) < config.restarts;
   // A failure of a process that is still there, such as too little memory, would only happen again.
   const auto goes_on = [&] {
-    if (job.missing().empty() || interruption.signal != 0) return false;
+    const bool lacks_rank = job.missing().lower_bound(ranks) != job.missing().begin();
+    if (!lacks_rank || interruption.signal != 0) return false;
     int lowest = 0;
     while (job.missing().contains(lowest)) ++lowest;
     if (!may_restart && job.rank() == lowest)

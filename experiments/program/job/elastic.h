@@ -47,12 +47,12 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
 /// Removes what an earlier job has written for `find_leader`.
 void forget_leader(const std::filesystem::path& results);
 
-/// Returns what `run` does, unless processes of the job end meanwhile. Then the others restart the job, as often as
-/// elastic.restarts allows, with up to `preferred_ranks` processes if lost ones come back, and this process runs the
-/// program again as its part in that. If it is asked to end meanwhile, it leaves the job: the result of `run` becomes
-/// that of an interrupted one. The process that leads the restart says so on `all`, which every process can print on,
-/// and writes its address into the results folder. RankFailed if the others go on without this process.
-VariantResult run_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
+/// Returns what `run` does, unless processes with one of its `ranks` end meanwhile. Then the others restart the job, as
+/// often as elastic.restarts allows, with up to `preferred_ranks` processes if lost ones come back, and this process
+/// runs the program again as its part in that. If it is asked to end meanwhile, it leaves the job: the result of `run`
+/// becomes that of an interrupted one. The process that leads the restart says so on `all`, which every process can
+/// print on, and writes its address into the results folder. RankFailed if the others go on without this process.
+VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, int preferred_ranks,
                              const std::filesystem::path& results, Interruption& interruption, std::ostream& all,
                              const std::function<VariantResult()>& run);
 

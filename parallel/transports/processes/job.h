@@ -55,7 +55,7 @@ class Job {
   /// A section without a communicator: every process runs the body, and it fails on all, with the same error, or on
   /// none.
   void together(const std::function<void()>& body);
-  /// From now on only the first so many processes are needed, as all are at first: the loss of another one fails no
+  /// From now on only the first `processes` processes are needed; initially all are. The loss of another one fails no
   /// section. To be called on all processes, between the same sections.
   void set_needed(int processes);
   /// Between sections: returns the texts of all processes on rank 0, and nothing elsewhere. The text of a process that

@@ -123,7 +123,7 @@ std::map<int, Failure> ProgressEngine::conclude() {
   for (int p = 0; p < size(); ++p)
     if (!section.ended[static_cast<std::size_t>(p)]) missing_.insert(p);
   if (has_ended_everywhere) {
-    // What is left are receives, for which no process sends any more.
+    // What is left are receives of a section that has failed. A rank that was late may still send to them.
     for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->wire->cancel();
     transfers_.clear();
   }

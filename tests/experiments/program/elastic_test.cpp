@@ -104,7 +104,7 @@ TEST_CASE("elastic: a process that was started again says where it has looked fo
       TcpListener listener(listening, other);
       while (!stop.stop_requested()) (void)listener.next({}, TcpSocket::Clock::now() + std::chrono::milliseconds(20));
     });
-    CHECK(message("0").ends_with(", which has another HEDDLE_JOB_SECRET"));
+    CHECK(message("0").ends_with(", which has a HEDDLE_JOB_SECRET, and this process has none"));
   }
   for (const std::string& damaged :
        {std::string("127.0.0.1 70000"), std::string(400, 'x') + " 1", std::string("\0", 1)}) {

@@ -134,8 +134,9 @@ TEST_CASE("results without checkpoints are replaced, but those of another experi
     const Called refused = call(run);
     CHECK(refused.code == 2);
     CHECK(refused.err == "heddle: " + files.path("out") +
-                             ": holds the results of another experiment (small): replace them with --force, or choose "
-                             "another folder with --out\n");
+                             ": holds the results of another experiment (small): replace them with --force" +
+                             (options.empty() ? "" : " in place of --resume") +
+                             ", or choose another folder with --out\n");
   }
   CHECK(files.contents("out") == before);
   CHECK(call({"run", other, "--out", files.path("out"), "--force"}).code == 0);

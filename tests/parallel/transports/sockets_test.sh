@@ -11,7 +11,7 @@ source tests/support/checks.sh
 
 start() {  # start RANK SIZE OUT ARGUMENTS..: in the background; its output and exit code go to $work/{out,err,code}.RANK
   (
-    RANK=$1 WORLD_SIZE=$2 timeout -k 5 120 ./heddle run "$work/small.json" --out "$work/$3" "${@:4}" \
+    RANK=$1 WORLD_SIZE=$2 timeout -k 5 120 ./heddle run "${study:-$work/small.json}" --out "$work/$3" "${@:4}" \
       >"$work/out.$1" 2>"$work/err.$1"
     echo $? >"$work/code.$1"
   ) &
@@ -68,6 +68,20 @@ for victim in 1 0; do
   rm -rf "$work/killed"
 done
 
+# A process is killed that the first variant does not need, and the second one does.
+next_port
+sed 's/"name": "first", "patch": {/&"mesh": {"dp": 2}/; s/"mesh": {"dp": 2}, "threads"/"mesh": {"dp": 3}, "threads"/; s/"batch": 22/"batch": 24/' \
+  "$work/small.json" >"$work/spare.json"
+for rank in 0 1 2; do study=$work/spare.json start $rank 3 spare --set train.steps=2000; done
+at_step "$work/spare" 3
+kill -KILL "$(program_of_rank 2)"
+wait
+is "a process that only the second variant needs ends the job with 4" "4 4 4" "$(codes)"
+has "the first variant has ended without it" '"status": "ok"' "$(<"$work/spare/summary.json")"
+has "this is said" "rank 2: its process has ended, and this variant does not need it" "$(<"$work/err.0")"
+is "so is why the second one cannot begin" "heddle: second cannot begin: rank 2: its process has ended" "$(said 0)"
+is "no process is left" "" "$(left_behind)"
+
 # A rank that is stopped for longer than a wait is asked about is late, and nothing else.
 next_port
 for rank in 0 1 2; do start $rank 3 paused --set mesh.dp=3 --set train.steps=300; done
@@ -102,12 +116,12 @@ start 0 2 strangers --set train.steps=1000000
 HEDDLE_JOB_SECRET=another start 1 2 none
 when "$work/code.1" 2
 is "a process with another secret reports this" \
-  "heddle: rank 1: HEDDLE_JOB_SECRET: rank 0 at 127.0.0.1:$MASTER_PORT has another one, or none" "$(said 1)"
+  "heddle: rank 1: rank 0 at 127.0.0.1:$MASTER_PORT has another HEDDLE_JOB_SECRET, or none" "$(said 1)"
 rm "$work/code.1"
 HEDDLE_JOB_SECRET='' start 1 2 none
 when "$work/code.1" 2
 is "so does a process without one" \
-  "heddle: rank 1: HEDDLE_JOB_SECRET: rank 0 at 127.0.0.1:$MASTER_PORT has one, and this process has none" "$(said 1)"
+  "heddle: rank 1: rank 0 at 127.0.0.1:$MASTER_PORT has a HEDDLE_JOB_SECRET, and this process has none" "$(said 1)"
 rm "$work/code.1"
 start 1 2 strangers --set train.steps=1000000
 when "$work/strangers/metrics.jsonl" '"step": *3'

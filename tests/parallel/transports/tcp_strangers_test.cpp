@@ -113,11 +113,10 @@ TEST_CASE("sockets: a process with another secret ends with an error, and the jo
   Joining first({0, 2}, point, seconds(20), right);
   const auto refused = [&](const JobSecret& secret, const std::string& why) {
     Joining stranger({1, 2}, point, seconds(20), secret);
-    CHECK(stranger.ended() ==
-          fmt::format("wrong input: HEDDLE_JOB_SECRET: rank 0 at 127.0.0.1:{} {}", point.port, why));
+    CHECK(stranger.ended() == fmt::format("wrong input: rank 0 at 127.0.0.1:{} {}", point.port, why));
   };
-  refused(JobSecret("of another job"), "has another one, or none");
-  refused(JobSecret(), "has one, and this process has none");
+  refused(JobSecret("of another job"), "has another HEDDLE_JOB_SECRET, or none");
+  refused(JobSecret(), "has a HEDDLE_JOB_SECRET, and this process has none");
   Joining second({1, 2}, point, seconds(20), right);
   CHECK(second.ended() == "joined");
   CHECK(first.ended() == "joined");
@@ -226,18 +225,18 @@ TEST_CASE("sockets: a process that connects to another program, another build or
     return ended;
   };
   CHECK(answered([](const TcpSocket& to, const TcpChallenge&) { say(to, "HTTP/1.1 400 Bad Request\r\n\r\n"); }) ==
-        "wrong input: MASTER_ADDR and MASTER_PORT: the peer is not a Heddle process: RANK 0");
-  CHECK(
-      answered([](const TcpSocket& to, const TcpChallenge&) {
-        say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 5});
-      }) ==
-      "wrong input: RANK 0 speaks version 5 of the protocol between processes, and rank 1 version 4: all must run the "
-      "same build of this program");
+        "wrong input: MASTER_ADDR and MASTER_PORT: RANK 0 is not a Heddle process");
+  CHECK(answered([](const TcpSocket& to, const TcpChallenge&) {
+          say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 5});
+        }) ==
+        "wrong input: RANK 0 speaks version 5 of the protocol between processes, and this process version 4: all must "
+        "run "
+        "the same build of this program");
   CHECK(answered([](const TcpSocket& to, const TcpChallenge&) {
           say(to, TcpChallenge());
           (void)hear<JobSecret::Proof>(to);
           say(to, TcpVerdict());
-        }) == "wrong input: HEDDLE_JOB_SECRET: RANK 0 does not know it");
+        }) == "wrong input: RANK 0 does not know this process's HEDDLE_JOB_SECRET");
 }
 
 }  // namespace heddle::test::tcp_strangers_test

@@ -1,7 +1,6 @@
 #include "experiments/program/commands/compare/compared_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -52,10 +51,9 @@ class Entry {
     return value_.get<double>();
   }
   std::int64_t count() const {
-    constexpr std::int64_t max_count = std::int64_t{1} << 53;
-    const bool is_in_range = value_.is_number() && number() >= 0 && number() <= static_cast<double>(max_count);
-    expect(is_in_range && std::floor(number()) == number(), "an integer from 0 to 2^53");
-    return static_cast<std::int64_t>(number());
+    const std::optional<std::int64_t> count = count_of(value_);
+    expect(count.has_value(), "an integer from 0 to 2^53");
+    return *count;
   }
   std::optional<double> number_or_null() const { return is_null() ? std::nullopt : std::optional(number()); }
 

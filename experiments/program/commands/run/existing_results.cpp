@@ -69,9 +69,10 @@ void check_existing_results(const fs::path& results, const Study<Experiment>& st
   if (earlier.empty()) {
     if (const std::optional<std::string> name = name_of_existing(results); name && *name != study.name)
       fail<InputError>(
-          "{}: holds the results of another experiment ({}): replace them with --force, or choose another folder with "
+          "{}: holds the results of another experiment ({}): replace them with --force{}, or choose another folder "
+          "with "
           "--out",
-          results.string(), *name);
+          results.string(), *name, use == ExistingResults::kept ? "" : " in place of --resume");
     return;
   }
   const std::string first =

@@ -69,6 +69,30 @@ HandshakeResult connecting_handshake(const TcpSocket& socket, const JobSecret& s
   return {is_proved ? Kind::done : Kind::not_proved};
 }
 
+std::string in_words(const HandshakeResult& failed, const JobSecret& own) {
+  using Kind = HandshakeResult::Kind;
+  switch (failed.kind) {
+    case Kind::wrong_secret:
+      return own.is_set() ? "has another HEDDLE_JOB_SECRET, or none"
+                          : "has a HEDDLE_JOB_SECRET, and this process has none";
+    case Kind::not_proved:
+      return "does not know this process's HEDDLE_JOB_SECRET";
+    case Kind::other_program:
+      return "is not a Heddle process";
+    case Kind::other_protocol:
+      return fmt::format(
+          "speaks version {} of the protocol between processes, and this process version {}: all must run the same "
+          "build of this program",
+          failed.protocol, TcpPreamble().protocol);
+    case Kind::done:
+    case Kind::closed:
+    case Kind::late:
+    case Kind::cancelled:
+      break;
+  }
+  return "does not respond";
+}
+
 AcceptingHandshake::State AcceptingHandshake::progress(const TcpSocket& socket, const JobSecret& secret) {
   while (state_ == State::unfinished) {
     const std::span<std::byte> message =

@@ -66,6 +66,9 @@ struct HandshakeResult {
   Kind kind{};
   std::uint32_t protocol = 0;  // of the peer
 };
+/// Why it has failed, as what a sentence says of the peer: `has another HEDDLE_JOB_SECRET, or none`.
+std::string in_words(const HandshakeResult& failed, const JobSecret& own);
+
 /// The handshake of the side that has connected. Waits until the deadline, or until it is cancelled before the peer has
 /// accepted the connection.
 HandshakeResult connecting_handshake(

@@ -76,7 +76,7 @@ class Regroup {
   Others accept_others(TcpListener& listener);
   void remove_ended(Others& others);
   static void turn_away(TcpListener& listener, std::string_view why);
-  std::string_view why_turned_away(const TcpHello& hello, const Others& others) const;
+  std::string why_turned_away(const TcpHello& hello, const Others& others) const;
   void put_in_order(Others& others) const;
   RankResponse request_rank(const TcpSocket& socket, TcpSocket::Deadline handshake_deadline) const;
   RankResponse receive_rank(const TcpSocket& socket) const;
@@ -164,15 +164,15 @@ Regroup::Others Regroup::accept_others(TcpListener& listener) {
     std::optional<TcpListener::Incoming> incoming =
         listener.next({}, std::min<TcpSocket::Deadline>(end, Clock::now() + cancel_interval));
     if (!incoming) continue;
-    const std::string_view why = why_turned_away(incoming->hello, others);
+    const std::string why = why_turned_away(incoming->hello, others);
     if (why.empty()) {
       others.push_back(std::move(*incoming));
       continue;
     }
-    send_reply(incoming->socket, TcpReply::Kind::failed, fmt::format("the job restarts without this process, {}", why));
+    send_reply(incoming->socket, TcpReply::Kind::failed, fmt::format("the job restarts without this process: {}", why));
     if (regrouping_.options.on_turned_away)
       regrouping_.options.on_turned_away(
-          fmt::format("a process that was started as rank {} is turned away, {}", incoming->hello.rank, why));
+          fmt::format("turned away a process that was started as rank {}: {}", incoming->hello.rank, why));
   }
 }
 
@@ -185,15 +185,20 @@ void Regroup::remove_ended(Others& others) {
   });
 }
 
-/// A part of a sentence; empty if the process can join.
-std::string_view Regroup::why_turned_away(const TcpHello& hello, const Others& others) const {
+/// Empty if the process can join.
+std::string Regroup::why_turned_away(const TcpHello& hello, const Others& others) const {
+  if (hello.is_elastic == 0) return "it was started without --elastic";
+  if (hello.job != 0 && !is_member(hello)) return "it is a process of another job";
+  const int first_size = regrouping_.launch.first_size.value_or(regrouping_.launch.size);
+  if (hello.job == 0 && hello.size != first_size)
+    return fmt::format("its WORLD_SIZE is {}, and that of the job {}", hello.size, first_size);
   const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
     return other.hello.rank == hello.rank && other.hello.job == hello.job && other.socket.is_peer_open();
   });
-  if (hello.is_elastic == 0 || is_here || !(is_member(hello) || was_started_again(hello, others)))
-    return "which is not an elastic process with a missing rank";
+  if (is_here || !(is_member(hello) || was_started_again(hello, others)))
+    return fmt::format("rank {} is not missing", hello.rank);
   if (hello.call_checksum != regrouping_.launch.call_checksum)
-    return "which was given another experiment or results folder";
+    return "it was given another experiment or results folder";
   return "";
 }
 
@@ -258,7 +263,8 @@ RankResponse Regroup::receive_rank(const TcpSocket& socket) const {
   if (!socket.wait_for_reply(deadline, regrouping_.options.is_cancelled)) return {Kind::cancelled};
   const ReceivedReply reply = read_reply(socket, deadline, TcpReply::max_bytes);
   if (reply.outcome != TcpSocket::Outcome::done) return response_to(reply.outcome);
-  if (const std::optional<TcpAssignment> given = reply.assignment()) return {Kind::assigned, *given};
+  if (const std::optional<TcpAssignment> given = reply.assignment(); given && given->is_possible())
+    return {Kind::assigned, *given};
   return {.kind = Kind::refused,
           .given = {},
           .why = reply.header.kind == TcpReply::Kind::failed ? reply.text() : std::string()};

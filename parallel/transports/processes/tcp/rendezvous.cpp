@@ -213,19 +213,13 @@ bool Rendezvous::shake_hands(int p, const std::string& peer, Deadline end) {
     case Kind::late:
       fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(timeouts_.timeout));
     case Kind::other_program:
-      fail<InputError>("{}the peer is not a Heddle process: {}", p == 0 ? "MASTER_ADDR and MASTER_PORT: " : "", peer);
     case Kind::other_protocol:
-      fail<InputError>(
-          "{} speaks version {} of the protocol between processes, and rank {} version {}: all must run the same build "
-          "of this program",
-          peer, result.protocol, launch_.rank, TcpPreamble().protocol);
     case Kind::wrong_secret:
-      fail<InputError>("HEDDLE_JOB_SECRET: {} {}", peer,
-                       secret_.is_set() ? "has another one, or none" : "has one, and this process has none");
     case Kind::not_proved:
-      fail<InputError>("HEDDLE_JOB_SECRET: {} does not know it", peer);
+      break;
   }
-  return false;
+  const bool is_address_wrong = result.kind == Kind::other_program && p == 0;
+  fail<InputError>("{}{} {}", is_address_wrong ? "MASTER_ADDR and MASTER_PORT: " : "", peer, in_words(result, secret_));
 }
 
 /// Accepts the connections of all higher ranks.

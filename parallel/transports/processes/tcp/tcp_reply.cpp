@@ -33,7 +33,7 @@ std::optional<TcpAssignment> ReceivedReply::assignment() const {
   TcpAssignment given;
   if (header.kind != TcpReply::Kind::assignment || content.size() != sizeof(given)) return {};
   std::memcpy(&given, content.data(), sizeof(given));
-  return given.is_possible() ? std::optional(given) : std::nullopt;
+  return given;
 }
 
 ReceivedReply read_reply(const TcpSocket& socket, TcpSocket::Deadline deadline, std::size_t max_content) {
@@ -70,8 +70,11 @@ std::optional<TcpAssignment> receive_reply(const TcpSocket& socket, const std::s
       if (is_text_possible) fail<RankFailed>("{}", reply.text());
       break;
     case TcpReply::Kind::assignment:
-      if (const std::optional<TcpAssignment> given = reply.assignment()) return given;
-      malformed = fmt::format("an impossible rank, of {} bytes", bytes);
+      malformed = fmt::format("a rank of {} bytes", bytes);
+      if (const std::optional<TcpAssignment> given = reply.assignment()) {
+        if (given->is_possible()) return given;
+        malformed = fmt::format("rank {} of {} for this process", given->rank, given->size);
+      }
       break;
     default:
       malformed = fmt::format("something of kind {}", static_cast<std::uint32_t>(reply.header.kind));

@@ -43,12 +43,12 @@ struct TcpAssignment {
 
 /// A reply and what follows it, as they were read.
 struct ReceivedReply {
-  TcpSocket::Outcome outcome{};  // unless it is done, the rest is empty
+  TcpSocket::Outcome outcome{};  // unless it is done, the rest has no meaning
   TcpReply header{};
   std::vector<std::byte> content{};  // nothing if it has more bytes than the reader takes
 
   std::string text() const;
-  /// Nothing if it is not a possible assignment.
+  /// Nothing if it is something else. The assignment need not be possible.
   std::optional<TcpAssignment> assignment() const;
 };
 
