@@ -4,6 +4,7 @@
 
 #include "experiments/results/accuracy_tables.h"
 #include "framework/description/printable.h"
+#include "framework/description/text.h"
 
 namespace heddle {
 
@@ -13,7 +14,11 @@ EarlierRun RunReporter::on_begin(std::int64_t first_step) {
                                     : "no checkpoint found: starting from the beginning\n")
                  << std::flush;
   progress_.begin(variant_, first_step, train_.steps, train_.batch);
-  return folder_->begin_variant(variant_, first_step, train_.batch);
+  EarlierRun earlier = folder_->begin_variant(variant_, first_step, train_.batch);
+  if (earlier.damaged_lines > 0)
+    on_note(fmt::format("metrics.jsonl: {} dropped",
+                        counted(earlier.damaged_lines, "damaged line was", "damaged lines were")));
+  return earlier;
 }
 
 void RunReporter::on_step(const StepRecord& record) {

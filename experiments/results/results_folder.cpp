@@ -179,6 +179,7 @@ struct EarlierLines {
   bool drops_only_end = true;  // whether no line is kept after one that is not
   std::uintmax_t bytes = 0;    // of the lines before that one
   std::vector<Restart> restarts;
+  std::int64_t damaged = 0;  // lines; the end of a run that was killed within its last line does not count
 };
 
 /// `drops_partial`: whether a last line without an end counts as one that is not kept.
@@ -192,6 +193,7 @@ EarlierLines earlier_lines(const fs::path& metrics, std::string_view variant, st
       continue;
     }
     const auto line = parse_line(lines.line());
+    if (!line) ++found.damaged;
     // Each list of restarts has all of those before, whose steps may be trained again.
     if (line && line->variant == variant && line->record.restarts.size() > found.restarts.size())
       found.restarts = line->record.restarts;
@@ -294,7 +296,7 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   const fs::path metrics = path_ / "metrics.jsonl";
   const bool has_earlier = resume_ && fs::exists(metrics);
   EarlierRun earlier;
-  if (has_earlier) earlier.restarts = drop_later_steps(metrics, first_step);
+  if (has_earlier) earlier = drop_later_steps(metrics, first_step);
   if (!metrics_) metrics_.emplace(metrics);
   std::erase_if(events_, [](const AppendedFile& file) { return file.is_flushed(); });
   const fs::path events = path_ / "tensorboard" / folder_name(name) / event_file_name;
@@ -303,7 +305,7 @@ EarlierRun ResultsFolder::begin_variant(std::string_view name, std::int64_t firs
   return earlier;
 }
 
-std::vector<Restart> ResultsFolder::drop_later_steps(const fs::path& metrics, std::int64_t first_step) {
+EarlierRun ResultsFolder::drop_later_steps(const fs::path& metrics, std::int64_t first_step) {
   // The end of a line may be missing because its run was killed, or because this run still holds it in memory.
   EarlierLines lines = earlier_lines(metrics, variant_, first_step, !metrics_);
   if (lines.drops && metrics_ && !metrics_->is_flushed()) {
@@ -317,7 +319,7 @@ std::vector<Restart> ResultsFolder::drop_later_steps(const fs::path& metrics, st
     else
       keep_lines(metrics, lines.is_kept);
   }
-  return lines.restarts;
+  return {.steps = {}, .restarts = std::move(lines.restarts), .damaged_lines = lines.damaged};
 }
 
 void ResultsFolder::flush() {

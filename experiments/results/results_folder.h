@@ -70,9 +70,10 @@ class ResultsFolder {
   void describe();
   /// Writes the lines and records of steps that are still in memory. DiskError if the disk does not take them.
   void flush();
-  /// Removes the steps of the present variant from `first_step` on from metrics.jsonl. Returns all its restarts.
-  /// DiskError if steps must be removed and the disk does not take the lines that are still in memory.
-  std::vector<Restart> drop_later_steps(const std::filesystem::path& metrics, std::int64_t first_step);
+  /// Removes the steps of the present variant from `first_step` on from metrics.jsonl. Returns all its restarts, and
+  /// the number of damaged lines. DiskError if steps must be removed and the disk does not take the lines that are
+  /// still in memory.
+  EarlierRun drop_later_steps(const std::filesystem::path& metrics, std::int64_t first_step);
   void write_schedules(const RunResult& run);
   /// Error if the folder was removed or replaced since it was made: further files would be incomplete.
   void check_that_it_is_there() const;

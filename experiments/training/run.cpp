@@ -74,6 +74,7 @@ class VariantRun {
         result_(empty_result(experiment, name)) {}
 
   VariantResult run() {
+    if (settings_.job != nullptr) settings_.job->set_timeout(world_options(experiment_, settings_.job).timeout);
     together(settings_.job, [&] {
       check(experiment_);
       if (experiment_.device != DeviceType::plan) check_device(experiment_);

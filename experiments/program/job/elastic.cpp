@@ -8,8 +8,11 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <thread>
+#include <utility>
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "experiments/program/interruption_signals.h"
@@ -33,6 +36,7 @@ namespace {
 
 constexpr const char* time_variable = "HEDDLE_RESTART_TIME";
 constexpr const char* cause_variable = "HEDDLE_RESTART_CAUSE";
+constexpr const char* summary_variable = "HEDDLE_EARLIER_SUMMARY";
 
 Experiment& only_variant(Study<Experiment>& study) {
   if (study.variants.size() != 1)
@@ -104,6 +108,53 @@ std::optional<std::string> why_unreachable(const LeaderAddress& leader, const Jo
   return in_words(result, secret);
 }
 
+/// When the summary in a results folder was written, as a text; empty if there is none.
+std::string version_of_summary(const std::filesystem::path& results) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(results / "summary.json", error);
+  return error ? "" : fmt::format("{}", time.time_since_epoch().count());
+}
+
+/// Whether the job can restart because a process with one of these ranks has ended. A failure of a process that is
+/// still there, such as too little memory, would only happen again.
+bool can_go_on(const Job& job, const ElasticConfig& config, int ranks, std::ostream& all) {
+  const std::set<int>& missing = job.missing();
+  if (missing.lower_bound(ranks) == missing.begin()) return false;
+  const std::optional<Restart> last = restart_of_environment();
+  if ((last ? last->number : 0) < config.restarts) return true;
+  int lowest = 0;
+  while (missing.contains(lowest)) ++lowest;
+  if (job.rank() == lowest)
+    all << fmt::format("elastic.restarts: the job does not restart again after {}\n",
+                       counted(config.restarts, "restart", "restarts"));
+  return false;
+}
+
+/// Restarts a job after a failure, and returns this process's part in it; nothing if it is asked to end meanwhile.
+std::optional<std::pair<RankAssignment, Restart>> regroup_job(Job& job, const ElasticConfig& config,
+                                                              int preferred_ranks, const std::filesystem::path& results,
+                                                              const Interruption& interruption, std::ostream& all,
+                                                              const std::string& why) {
+  const double failed_at = unix_seconds();
+  const std::string prefix = job.rank() > 0 ? fmt::format("heddle: rank {}: ", job.rank()) : "";
+  const auto lead = [&](const LeaderAddress& leader) {
+    all << fmt::format("{}{}; the other processes restart the job\n", prefix, why);
+    if (const std::string unwritten = write_leader(results, leader); !unwritten.empty())
+      all << fmt::format("{}{}: processes that are started again cannot find this one\n", prefix, unwritten);
+    all << std::flush;
+  };
+  const std::optional<RankAssignment> assignment =
+      job.regroup({.wait_for_lost = std::chrono::duration_cast<std::chrono::milliseconds>(
+                       std::chrono::duration<double>(config.wait)),
+                   .preferred_ranks = preferred_ranks,
+                   .on_lead = lead,
+                   .on_turned_away = [&](const std::string& what) { all << prefix << what << "\n"
+                                                                        << std::flush; },
+                   .is_cancelled = [&] { return interruption.signal != 0; }});
+  if (!assignment) return {};
+  return std::pair(*assignment, Restart{.number = assignment->restarts, .why = why, .failed_at = failed_at});
+}
+
 }  // namespace
 
 std::uint64_t checksum_of_call(const std::filesystem::path& file, const std::vector<std::string>& sets,
@@ -123,10 +174,21 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
   const JobSecret secret = JobSecret::of_environment();
   const RendezvousTimeouts timeouts = rendezvous_timeouts_of_environment();
   RendezvousWait wait(timeouts.timeout, timeouts.note_after);
+  const std::string earlier_summary = version_of_summary(results);
+  const LeaderAddress first_leader{first->host, first->port};
+  std::string refused;  // why, by a process that responded
+  const auto try_to_reach = [&](const LeaderAddress& leader) {
+    std::optional<std::string> problem = why_unreachable(leader, secret);
+    if (problem && *problem != does_not_respond) refused = *problem;
+    return problem;
+  };
   for (;;) {
+    if (const std::string summary = version_of_summary(results); !summary.empty() && summary != earlier_summary)
+      fail<RankFailed>("{}: the job has ended without this process", results.string());
     std::string why = fmt::format("{} names ", printable(leader_file(results).string()));
-    if (const std::optional<LeaderAddress> leader = read_leader(results)) {
-      const std::optional<std::string> problem = why_unreachable(*leader, secret);
+    const std::optional<LeaderAddress> leader = read_leader(results);
+    if (leader) {
+      const std::optional<std::string> problem = try_to_reach(*leader);
       if (!problem) {
         ::setenv("MASTER_ADDR", leader->host.c_str(), 1);
         ::setenv("MASTER_PORT", fmt::format("{}", leader->port).c_str(), 1);
@@ -136,14 +198,15 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
     } else {
       why += "none";
     }
-    if (launch->rank > 0) {
-      const std::optional<std::string> problem = why_unreachable({first->host, first->port}, secret);
+    if (launch->rank > 0 && leader != first_leader) {
+      const std::optional<std::string> problem = try_to_reach(first_leader);
       if (!problem) return;
       why += fmt::format(", and {} {}", to_string(*first), *problem);
     }
     if (wait.is_over())
-      fail<RankFailed>("HEDDLE_STARTED_AGAIN: no process of the job was found within {} s: {}",
-                       std::chrono::duration_cast<std::chrono::seconds>(timeouts.timeout).count(), why);
+      fail<RankFailed>("HEDDLE_STARTED_AGAIN: no process of the job was found within {} s: {}{}",
+                       std::chrono::duration_cast<std::chrono::seconds>(timeouts.timeout).count(), why,
+                       why.find(refused) == std::string::npos ? fmt::format("; one was, which {}", refused) : "");
     if (TcpSocket::Clock::now() >= wait.next_stop() && wait.must_report())
       on_note(fmt::format("rank {}, which was started again, looks for its job: {}", launch->rank, why));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -153,6 +216,10 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
 void forget_leader(const std::filesystem::path& results) {
   std::error_code ignored;  // a file that cannot be removed names a process that does not respond
   std::filesystem::remove(leader_file(results), ignored);
+}
+
+void keep_program_name() {
+  ::prctl(PR_SET_NAME, program_invocation_short_name);
 }
 
 std::optional<Restart> restart_of_environment() {
@@ -185,27 +252,34 @@ void check_can_restart(const Job* job) {
         "MASTER_PORT for each");
 }
 
+void remember_summary(const std::filesystem::path& results) {
+  ::setenv(summary_variable, version_of_summary(results).c_str(), 1);
+}
+
 void check_goes_on(const std::filesystem::path& results) {
-  if (restart_of_environment() && std::filesystem::exists(results / "summary.json"))
+  const char* const earlier = std::getenv(summary_variable);
+  const std::string version = version_of_summary(results);
+  if (restart_of_environment() && !version.empty() && (earlier == nullptr || version != earlier))
     fail<RankFailed>("{}: the job has ended without this process", results.string());
+}
+
+void prepare_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
+                        const std::filesystem::path& results, std::ostream& all, const std::function<void()>& prepare) {
+  try {
+    prepare();
+  } catch (const RankFailed& error) {
+    if (!can_go_on(job, config, job.size(), all)) throw;
+    Interruption none;
+    if (const auto assignment = regroup_job(job, config, preferred_ranks, results, none, all, error.what()))
+      restart_as(assignment->first, assignment->second);
+    throw;
+  }
 }
 
 VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, int preferred_ranks,
                              const std::filesystem::path& results, Interruption& interruption, std::ostream& all,
                              const std::function<VariantResult()>& run) {
-  const std::optional<Restart> last = restart_of_environment();
-  const bool may_restart = (last ? last->number : 0) < config.restarts;
-  // A failure of a process that is still there, such as too little memory, would only happen again.
-  const auto goes_on = [&] {
-    const bool lacks_rank = job.missing().lower_bound(ranks) != job.missing().begin();
-    if (!lacks_rank || interruption.signal != 0) return false;
-    int lowest = 0;
-    while (job.missing().contains(lowest)) ++lowest;
-    if (!may_restart && job.rank() == lowest)
-      all << fmt::format("elastic.restarts: the job does not restart again after {}\n",
-                         counted(config.restarts, "restart", "restarts"));
-    return may_restart;
-  };
+  const auto goes_on = [&] { return interruption.signal == 0 && can_go_on(job, config, ranks, all); };
   std::optional<VariantResult> result;
   std::string why;
   try {
@@ -216,29 +290,13 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, i
     if (!goes_on()) throw;
     why = error.what();
   }
-  const double failed_at = unix_seconds();
-  const std::string prefix = job.rank() > 0 ? fmt::format("heddle: rank {}: ", job.rank()) : "";
-  const auto lead = [&](const LeaderAddress& leader) {
-    all << fmt::format("{}{}; the other processes restart the job\n", prefix, why);
-    if (const std::string unwritten = write_leader(results, leader); !unwritten.empty())
-      all << fmt::format("{}{}: processes that are started again cannot find this one\n", prefix, unwritten);
-    all << std::flush;
-  };
   InterruptionSignals::set_then("this process does not restart");
   interruption.is_heeded = true;
   const auto end_heeding = [&](void*) { interruption.is_heeded = false; };
   std::unique_ptr<void, decltype(end_heeding)> heeding(&interruption, end_heeding);  // also where it throws
-  const std::optional<RankAssignment> assignment =
-      job.regroup({.wait_for_lost = std::chrono::duration_cast<std::chrono::milliseconds>(
-                       std::chrono::duration<double>(config.wait)),
-                   .preferred_ranks = preferred_ranks,
-                   .on_lead = lead,
-                   .on_turned_away = [&](const std::string& what) { all << prefix << what << "\n"
-                                                                        << std::flush; },
-                   .is_cancelled = [&] { return interruption.signal != 0; }});
+  const auto assignment = regroup_job(job, config, preferred_ranks, results, interruption, all, why);
   heeding.reset();
-  if (assignment && interruption.signal == 0)
-    restart_as(*assignment, {.number = assignment->restarts, .why = why, .failed_at = failed_at});
+  if (assignment && interruption.signal == 0) restart_as(assignment->first, assignment->second);
   if (!result) fail<RankFailed>("{}", why);
   if (const int signal = interruption.signal; signal != 0) {
     result->status = VariantResult::Status::interrupted;

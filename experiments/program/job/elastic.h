@@ -19,6 +19,9 @@
 
 namespace heddle {
 
+/// Gives a process that a restart began the program's name, by which `ps` and `pgrep` find it, in place of `exe`.
+void keep_program_name();
+
 /// Number, time and cause of the restart that began this process's job; nothing in a job that the user has started.
 std::optional<Restart> restart_of_environment();
 
@@ -30,8 +33,11 @@ int choose_mesh(Study<Experiment>& study, int processes);
 /// InputError unless the processes of this job can restart it: they are connected by sockets.
 void check_can_restart(const Job* job);
 
+/// Remembers which summary an earlier run has left in the results folder. To be called at the first start of a job.
+void remember_summary(const std::filesystem::path& results);
+
 /// RankFailed if the results folder, which this process has just locked, shows that the others have completed the run
-/// without it.
+/// without it: it has a summary, and not that of an earlier run.
 void check_goes_on(const std::filesystem::path& results);
 
 /// A checksum of an experiment and the options of its run: alike in all processes of a job. 0 if the experiment is
@@ -46,6 +52,11 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
 
 /// Removes what an earlier job has written for `find_leader`.
 void forget_leader(const std::filesystem::path& results);
+
+/// Runs what precedes the variant on all processes of an elastic job. If processes end meanwhile, the others restart
+/// the job as `run_or_restart` describes.
+void prepare_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
+                        const std::filesystem::path& results, std::ostream& all, const std::function<void()>& prepare);
 
 /// Returns what `run` does, unless processes with one of its `ranks` end meanwhile. Then the others restart the job, as
 /// often as elastic.restarts allows, with up to `preferred_ranks` processes if lost ones come back, and this process

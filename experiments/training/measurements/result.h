@@ -23,6 +23,7 @@ namespace heddle {
 struct EarlierRun {
   StepHistory steps{};
   std::vector<Restart> restarts{};
+  std::int64_t damaged_lines = 0;  // of its metrics, which were dropped
 };
 
 struct RankResult {

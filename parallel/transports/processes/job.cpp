@@ -86,6 +86,14 @@ void Job::together(const std::function<void()>& body) {
   if (const auto failed = conclude(exception)) raise_for_rank(failed->first, failed->second);
 }
 
+void Job::set_timeout(std::chrono::milliseconds timeout) {
+  engine_->set_timeout(timeout);
+}
+
+std::chrono::milliseconds Job::timeout() const {
+  return engine_->timeout();
+}
+
 void Job::set_needed(int processes) {
   engine_->set_needed(processes);
 }

@@ -55,8 +55,12 @@ class Job {
   /// A section without a communicator: every process runs the body, and it fails on all, with the same error, or on
   /// none.
   void together(const std::function<void()>& body);
+  /// How long a process may be late, within a section and, but for at least a minute, at its end. Each communicator
+  /// sets it anew; initially it is ten minutes.
+  void set_timeout(std::chrono::milliseconds timeout);
+  std::chrono::milliseconds timeout() const;
   /// From now on only the first `processes` processes are needed; initially all are. The loss of another one fails no
-  /// section. To be called on all processes, between the same sections.
+  /// section, and none is waited for. To be called on all processes, between the same sections.
   void set_needed(int processes);
   /// Between sections: returns the texts of all processes on rank 0, and nothing elsewhere. The text of a process that
   /// has ended is empty.

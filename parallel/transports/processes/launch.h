@@ -37,6 +37,7 @@ struct Launch {
 struct LeaderAddress {
   std::string host;
   std::uint16_t port = 0;
+  bool operator==(const LeaderAddress&) const = default;
 };
 
 /// The rank of a process in a job that restarts, and the address of the rendezvous of that job.

@@ -101,6 +101,7 @@ class ProgressEngine {
   std::uint64_t section() const { return section_; }
   bool is_broken() const { return is_broken_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
   /// Sets the path of elements until the next call; the path must live until then.
   void set_path(ElementPath& path) { path_ = &path; }
   ElementPath& path() { return *path_; }
@@ -221,8 +222,8 @@ class ProgressEngine {
   void send_chain(const WaitChain& chain);
   static bool is_late(const Section& section, int rank);
   std::chrono::milliseconds grace(const Section& section) const;
-  template <class Ready>
-  bool wait_for_others(const Ready& ready);
+  template <class Awaited>
+  bool wait_for_others(const Awaited& awaited, std::chrono::milliseconds min_timeout);
   void report_for_leader();
   void back_off(int idle_polls) const;
 

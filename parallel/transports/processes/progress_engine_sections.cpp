@@ -17,6 +17,9 @@ constexpr std::chrono::milliseconds max_grace = std::chrono::minutes(1);
 constexpr std::chrono::milliseconds grace_of_late{1200};
 // The same for ranks whose machine does not acknowledge, which takes up to a second to find out.
 constexpr std::chrono::milliseconds grace_of_silent = std::chrono::seconds(2);
+// How long others may take to end a section that has not failed, at least. One of them may still measure layers, or
+// write results.
+constexpr std::chrono::milliseconds min_section_timeout = std::chrono::minutes(1);
 // How long rank 0 may be silent, once it is late, before another rank reports that.
 constexpr std::chrono::milliseconds max_silence = std::chrono::seconds(1);
 
@@ -49,8 +52,11 @@ std::chrono::milliseconds ProgressEngine::grace(const Section& section) const {
   return grace;
 }
 
-template <class Ready>
-bool ProgressEngine::wait_for_others(const Ready& ready) {
+/// Waits until there is no rank that `awaited` returns. False if one does not respond within the timeout of waits,
+/// which is at least `min_timeout` here.
+template <class Awaited>
+bool ProgressEngine::wait_for_others(const Awaited& awaited, std::chrono::milliseconds min_timeout) {
+  WaitedTime waited(max_gap());
   std::optional<WaitedTime> since_failure;
   for (int idle_polls = 0; !is_broken_; ++idle_polls) {
     try {
@@ -59,7 +65,14 @@ bool ProgressEngine::wait_for_others(const Ready& ready) {
       report({Failure::Kind::rank_failed, fmt::format("rank {}: {}", rank(), error.what())});
       path_->abandon();
     }
-    if (ready()) return true;
+    const std::optional<int> late = awaited();
+    if (!late) return true;
+    const auto limit = std::max(timeout_, min_timeout);
+    if (waited.look() > limit && section_of(section_).failures.empty())
+      report({.kind = Failure::Kind::rank_failed,
+              .why = fmt::format("rank {} did not respond within {} s", *late,
+                                 std::chrono::duration<double>(limit).count()),
+              .late_rank = late});
     if (!since_failure && !section_of(section_).failures.empty()) {
       path_->abandon();
       since_failure.emplace(max_gap());
@@ -104,20 +117,23 @@ std::map<int, Failure> ProgressEngine::conclude() {
   Section& section = section_of(section_);
   // Elements that other ranks have requested are still to be delivered: they have the memory for them. A rank that is
   // late may never take them, and the others must not wait for this one because of that.
-  const auto is_sending = [&](bool to_late_ranks) {
-    return std::any_of(transfers_.begin(), transfers_.end(), [&](const auto& transfer) {
-      return transfer->is_send && (to_late_ranks || !is_late(section, transfer->peer));
-    });
+  const auto receiver = [&](bool of_late_ranks) -> std::optional<int> {
+    for (const std::shared_ptr<Transfer>& transfer : transfers_)
+      if (transfer->is_send && (of_late_ranks || !is_late(section, transfer->peer))) return transfer->peer;
+    return {};
   };
-  wait_for_others([&] { return !is_sending(false); });
+  wait_for_others([&] { return receiver(false); }, min_section_timeout);
   begin(Kind::ended, section_);
   send_to_all();
   section.ended[static_cast<std::size_t>(rank())] = true;
-  const bool has_ended_everywhere = wait_for_others([&] {
-    for (std::size_t p = 0; p < left_.size(); ++p)
-      if (!section.ended[p] && !left_[p]) return false;
-    return !is_sending(true);
-  });
+  const auto unended = [&]() -> std::optional<int> {
+    for (int p = 0; p < needed_; ++p) {
+      const auto i = static_cast<std::size_t>(p);
+      if (!section.ended[i] && !left_[i]) return p;
+    }
+    return receiver(true);
+  };
+  const bool has_ended_everywhere = wait_for_others(unended, min_section_timeout);
   // A process that has ended its part is there, also if it has left since then.
   missing_.clear();
   for (int p = 0; p < size(); ++p)
@@ -141,11 +157,12 @@ std::vector<std::string> ProgressEngine::gather(const std::string& content) {
   }
   std::vector<std::string> all(left_.size());
   all[0] = content;
-  wait_for_others([&] {
-    for (int p = 1; p < size(); ++p)
-      if (gathered_[p].empty() && !left_[static_cast<std::size_t>(p)]) return false;
-    return true;
-  });
+  const auto silent = [&]() -> std::optional<int> {
+    for (int p = 1; p < needed_; ++p)
+      if (gathered_[p].empty() && !left_[static_cast<std::size_t>(p)]) return p;
+    return {};
+  };
+  wait_for_others(silent, min_section_timeout);
   for (int p = 1; p < size(); ++p) {
     std::deque<std::string>& messages = gathered_[p];
     if (messages.empty()) continue;
@@ -165,8 +182,12 @@ void ProgressEngine::leave(int code) {
   begin(Kind::ended, no_more_sections);
   send_to_all();
   left_[static_cast<std::size_t>(rank())] = true;
-  if (wait_for_others([&] { return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }); }))
-    return wire_->leave();
+  const auto remaining = [&]() -> std::optional<int> {
+    const auto found = std::find(left_.begin(), left_.end(), false);
+    return found == left_.end() ? std::nullopt : std::optional(static_cast<int>(found - left_.begin()));
+  };
+  // Once rank 0 leaves, it has written the results, and no process has anything left to do.
+  if (wait_for_others(remaining, rank() == 0 ? min_grace : min_section_timeout)) return wire_->leave();
   const Clock::time_point deadline = Clock::now() + min_grace;
   for (int idle_polls = 0; has_leader_ && !left_[0] && !wire_->is_silent(0) && Clock::now() < deadline; ++idle_polls) {
     poll();

@@ -256,6 +256,18 @@ TEST_CASE("regroup: a process that is asked to end while it waits leaves, and if
   CHECK(std::chrono::steady_clock::now() - begin < seconds(30));
 }
 
+TEST_CASE("regroup: a process is started again whose end none of the others has noticed") {
+  for (const int restarts : {0, 1}) {
+    CAPTURE(restarts);
+    ElasticJob job(4, restarts);
+    job.kill(3);
+    job.kill_unseen(2);
+    std::future<RankAssignment> back = started_again(2, 4, job.point());
+    CHECK(ranks_of(job.regroup(seconds(2), 3)) == std::vector<int>{0, 1});
+    CHECK(back.get().rank == 2);
+  }
+}
+
 TEST_CASE("regroup: a process that leaves while it waits is lost, and not waited for longer than other lost ones") {
   ElasticJob job(4);
   job.kill(3);

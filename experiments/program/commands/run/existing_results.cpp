@@ -11,6 +11,7 @@
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/training/checkpoints/find_checkpoint.h"
+#include "framework/description/printable.h"
 #include "framework/error.h"
 #include "framework/files/atomic_file.h"
 #include "framework/files/untrusted_json.h"
@@ -37,12 +38,13 @@ std::string content_of(const fs::path& file) {
   }
 }
 
-/// The name of the experiment whose results are in a folder; nothing if there are none, or if it cannot be read.
+/// The name of the experiment whose results are in a folder; nothing if there are none.
 std::optional<std::string> name_of_existing(const fs::path& results) {
   if (!fs::exists(results / "metrics.jsonl") && !fs::exists(results / "summary.json")) return {};
   const auto experiment = parse_untrusted_json<nlohmann::json>(content_of(results / "experiment.json"));
   const auto name = experiment.is_object() ? experiment.find("name") : experiment.end();
-  return name != experiment.end() && name->is_string() ? std::optional(name->get<std::string>()) : std::nullopt;
+  return name != experiment.end() && name->is_string() ? printable(name->get<std::string>())
+                                                       : "whose experiment.json has no name";
 }
 
 bool has_all_variants(const std::string& summary, const Study<Experiment>& study) {
@@ -62,19 +64,17 @@ bool has_all_variants(const std::string& summary, const Study<Experiment>& study
 
 void check_existing_results(const fs::path& results, const Study<Experiment>& study, ExistingResults use) {
   const std::vector<FoundCheckpoint> earlier = checkpoints_of_results(results);
-  if (use == ExistingResults::resumed && earlier.empty())
-    fail<InputError>("{}: there is no checkpoint to resume from: leave --resume out, or use --resume=auto",
-                     results.string());
-  if (use == ExistingResults::replaced) return;
-  if (earlier.empty()) {
+  if (earlier.empty() && use != ExistingResults::replaced)
     if (const std::optional<std::string> name = name_of_existing(results); name && *name != study.name)
       fail<InputError>(
           "{}: holds the results of another experiment ({}): replace them with --force{}, or choose another folder "
           "with "
           "--out",
           results.string(), *name, use == ExistingResults::kept ? "" : " in place of --resume");
-    return;
-  }
+  if (use == ExistingResults::resumed && earlier.empty())
+    fail<InputError>("{}: there is no checkpoint to resume from: leave --resume out, or use --resume=auto",
+                     results.string());
+  if (use == ExistingResults::replaced || earlier.empty()) return;
   const std::string first =
       (earlier.front().folder.filename() / fmt::format("step {}", earlier.front().steps)).string();
   if (use == ExistingResults::kept)

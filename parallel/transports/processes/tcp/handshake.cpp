@@ -90,7 +90,7 @@ std::string in_words(const HandshakeResult& failed, const JobSecret& own) {
     case Kind::cancelled:
       break;
   }
-  return "does not respond";
+  return does_not_respond;
 }
 
 AcceptingHandshake::State AcceptingHandshake::progress(const TcpSocket& socket, const JobSecret& secret) {

@@ -66,6 +66,7 @@ struct HandshakeResult {
   Kind kind{};
   std::uint32_t protocol = 0;  // of the peer
 };
+inline constexpr const char* does_not_respond = "does not respond";
 /// Why it has failed, as what a sentence says of the peer: `has another HEDDLE_JOB_SECRET, or none`.
 std::string in_words(const HandshakeResult& failed, const JobSecret& own);
 

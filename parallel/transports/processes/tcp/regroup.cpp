@@ -58,6 +58,7 @@ class Regroup {
   bool is_cancelled() const { return regrouping_.options.is_cancelled(); }
   const TcpAddress& address(int rank) const { return regrouping_.addresses[static_cast<std::size_t>(rank)]; }
   bool is_left(int rank) const { return !regrouping_.lost.contains(rank); }
+  int first_size_of_job() const { return regrouping_.launch.first_size.value_or(regrouping_.launch.size); }
   std::chrono::milliseconds wait_for_lost() const { return regrouping_.options.wait_for_lost; }
   std::chrono::milliseconds max_wait() const { return std::max(wait_for_lost(), regrouping_.wait_for_left); }
   RankAssignment assignment(int rank, int size, int restarts, int leader) const {
@@ -72,7 +73,8 @@ class Regroup {
   TcpHello own_hello() const;
   bool is_member(const TcpHello& hello) const;
   bool was_started_again(const TcpHello& hello, const Others& others) const;
-  bool are_left_ranks_here(const Others& others) const;
+  std::vector<int> awaited_ranks(const Others& others) const;
+  void lose_unreachable(const Others& others);
   Others accept_others(TcpListener& listener);
   void remove_ended(Others& others);
   static void turn_away(TcpListener& listener, std::string_view why);
@@ -108,7 +110,7 @@ bool Regroup::is_member(const TcpHello& hello) const {
 
 /// Whether it can be a lost rank: at the first restart only a rank that is lost, later any rank of the first start.
 bool Regroup::was_started_again(const TcpHello& hello, const Others& others) const {
-  const int first_size = regrouping_.launch.first_size.value_or(regrouping_.launch.size);
+  const int first_size = first_size_of_job();
   if (hello.job != 0 || hello.restarts != 0 || hello.size != first_size || hello.rank < 0 || hello.rank >= first_size)
     return false;
   if (regrouping_.launch.restarts == 0) return !is_left(hello.rank);
@@ -117,14 +119,22 @@ bool Regroup::was_started_again(const TcpHello& hello, const Others& others) con
   return started_again < static_cast<std::ptrdiff_t>(regrouping_.lost.size()) + first_size - regrouping_.launch.size;
 }
 
-bool Regroup::are_left_ranks_here(const Others& others) const {
+/// The ranks that are left, as far as this process knows, and have not connected.
+std::vector<int> Regroup::awaited_ranks(const Others& others) const {
+  std::vector<int> awaited;
   for (int p = 0; p < regrouping_.launch.size; ++p)
     if (p != regrouping_.launch.rank && is_left(p) &&
         std::none_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
           return is_member(other.hello) && other.hello.rank == p;
         }))
-      return false;
-  return true;
+      awaited.push_back(p);
+  return awaited;
+}
+
+/// A process that is left listens. One that has ended since the failure, and perhaps was started again, does not.
+void Regroup::lose_unreachable(const Others& others) {
+  for (const int p : awaited_ranks(others))
+    if (!TcpSocket::try_connect(address(p), Clock::now() + connect_timeout).is_open()) regrouping_.lost.insert(p);
 }
 
 std::optional<RankAssignment> Regroup::lead() {
@@ -157,13 +167,14 @@ Regroup::Others Regroup::accept_others(TcpListener& listener) {
   const auto begin = Clock::now();
   for (;;) {
     remove_ended(others);
-    const bool are_all_here = are_left_ranks_here(others);
+    const bool are_all_here = awaited_ranks(others).empty();
     if (are_all_here && static_cast<int>(others.size()) + 1 >= regrouping_.options.preferred_ranks) return others;
     const auto end = begin + (are_all_here ? wait_for_lost() : max_wait());
     if (Clock::now() >= end || is_cancelled()) return others;
     std::optional<TcpListener::Incoming> incoming =
         listener.next({}, std::min<TcpSocket::Deadline>(end, Clock::now() + cancel_interval));
     if (!incoming) continue;
+    if (incoming->hello.job == 0) lose_unreachable(others);
     const std::string why = why_turned_away(incoming->hello, others);
     if (why.empty()) {
       others.push_back(std::move(*incoming));
@@ -189,9 +200,8 @@ void Regroup::remove_ended(Others& others) {
 std::string Regroup::why_turned_away(const TcpHello& hello, const Others& others) const {
   if (hello.is_elastic == 0) return "it was started without --elastic";
   if (hello.job != 0 && !is_member(hello)) return "it is a process of another job";
-  const int first_size = regrouping_.launch.first_size.value_or(regrouping_.launch.size);
-  if (hello.job == 0 && hello.size != first_size)
-    return fmt::format("its WORLD_SIZE is {}, and that of the job {}", hello.size, first_size);
+  if (hello.job == 0 && hello.size != first_size_of_job())
+    return fmt::format("its WORLD_SIZE is {}, and that of the job {}", hello.size, first_size_of_job());
   const bool is_here = std::any_of(others.begin(), others.end(), [&](const TcpListener::Incoming& other) {
     return other.hello.rank == hello.rank && other.hello.job == hello.job && other.socket.is_peer_open();
   });
