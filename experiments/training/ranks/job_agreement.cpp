@@ -21,7 +21,7 @@ std::vector<double> broadcast_numbers(Job* job, const std::vector<double>& numbe
   options.mesh = Mesh(job->size());
   options.transport = transport_of_jobs(options.backend).name;
   options.job = job;
-  options.timeout = job->timeout();
+  options.timeout = job->section_timeout();
   run_ranks(options, [&](Rank& rank) {
     Tensor values;
     if (rank.index == 0) {

@@ -1,5 +1,6 @@
 #include "parallel/transports/processes/job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "parallel/transports/processes/process_transport.h"
@@ -90,8 +91,8 @@ void Job::set_timeout(std::chrono::milliseconds timeout) {
   engine_->set_timeout(timeout);
 }
 
-std::chrono::milliseconds Job::timeout() const {
-  return engine_->timeout();
+std::chrono::milliseconds Job::section_timeout() const {
+  return std::max(engine_->timeout(), ProgressEngine::min_section_timeout);
 }
 
 void Job::set_needed(int processes) {

@@ -55,10 +55,10 @@ class Job {
   /// A section without a communicator: every process runs the body, and it fails on all, with the same error, or on
   /// none.
   void together(const std::function<void()>& body);
-  /// How long a process may be late, within a section and, but for at least a minute, at its end. Each communicator
-  /// sets it anew; initially it is ten minutes.
+  /// How long a process may be late. Each communicator sets it anew; initially it is ten minutes.
   void set_timeout(std::chrono::milliseconds timeout);
-  std::chrono::milliseconds timeout() const;
+  /// The same between the communicators, where it is at least a minute.
+  std::chrono::milliseconds section_timeout() const;
   /// From now on only the first `processes` processes are needed; initially all are. The loss of another one fails no
   /// section, and none is waited for. To be called on all processes, between the same sections.
   void set_needed(int processes);

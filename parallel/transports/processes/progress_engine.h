@@ -88,6 +88,10 @@ enum class Awaited { message, elements, elements_of_group };
 
 class ProgressEngine {
  public:
+  /// How long others may take to end a section that has not failed, or to begin the next one, at least: one of them may
+  /// still measure layers, or write results.
+  static constexpr std::chrono::milliseconds min_section_timeout = std::chrono::minutes(1);
+
   explicit ProgressEngine(std::unique_ptr<Wire> wire);
   ~ProgressEngine();
   ProgressEngine(const ProgressEngine&) = delete;

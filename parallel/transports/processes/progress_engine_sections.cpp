@@ -17,9 +17,6 @@ constexpr std::chrono::milliseconds max_grace = std::chrono::minutes(1);
 constexpr std::chrono::milliseconds grace_of_late{1200};
 // The same for ranks whose machine does not acknowledge, which takes up to a second to find out.
 constexpr std::chrono::milliseconds grace_of_silent = std::chrono::seconds(2);
-// How long others may take to end a section that has not failed, at least. One of them may still measure layers, or
-// write results.
-constexpr std::chrono::milliseconds min_section_timeout = std::chrono::minutes(1);
 // How long rank 0 may be silent, once it is late, before another rank reports that.
 constexpr std::chrono::milliseconds max_silence = std::chrono::seconds(1);
 
