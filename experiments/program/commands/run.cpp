@@ -25,27 +25,27 @@ class WithoutFlagValues : public CLI::Formatter {
   }
 };
 
-/// The study as it is in its file; nothing if that is wrong, which `prepare_study` reports.
-std::optional<Study<Experiment>> written_study(const RunOptions& options) {
+/// `restart_unprepared`, unless the file is wrong.
+void restart_unprepared_study(const RunOptions& options, Job& job, std::ostream& all, const std::string& why) {
+  Study<Experiment> study;
   try {
-    return read_study<Experiment>(options.file, options.sets);
+    study = read_study<Experiment>(options.file, options.sets);
   } catch (const InputError&) {
-    return {};
+    return;
   }
+  const Experiment& experiment = study.variants.front().root;
+  restart_unprepared(job, experiment.elastic, ranks_of(experiment), options.results(study), all, why);
 }
 
 /// Returns the exit code.
 int run_study(const RunOptions& options, const CommandCall& call, Job* job) {
   std::optional<ResultsFolder> folder;  // rank 0's
   PreparedStudy prepared;
-  const auto prepare = [&] { prepared = prepare_study(options, job, folder); };
-  const std::optional<Study<Experiment>> written =
-      options.elastic && job != nullptr ? written_study(options) : std::nullopt;
-  if (written) {
-    const Experiment& experiment = written->variants.front().root;
-    prepare_or_restart(*job, experiment.elastic, ranks_of(experiment), options.results(*written), call.all, prepare);
-  } else {
-    prepare();
+  try {
+    prepared = prepare_study(options, job, folder);
+  } catch (const RankFailed& error) {
+    if (options.elastic) restart_unprepared_study(options, *job, call.all, error.what());
+    throw;
   }
   if (!prepared.is_finished) return train_study(options, prepared, folder ? &*folder : nullptr, call, job);
   if (!folder) return 0;

@@ -94,18 +94,16 @@ std::optional<LeaderAddress> read_leader(const std::filesystem::path& results) {
   return leader;
 }
 
-/// Why no process of this job can be reached there; nothing if one can.
-std::optional<std::string> why_unreachable(const LeaderAddress& leader, const JobSecret& secret) {
-  HandshakeResult result{HandshakeResult::Kind::closed};
+/// A handshake with what listens there.
+HandshakeResult try_to_reach(const LeaderAddress& leader, const JobSecret& secret) {
   try {
     const TcpSocket::Deadline end = TcpSocket::Clock::now() + std::chrono::seconds(2);
     const TcpSocket socket = TcpSocket::try_connect(TcpSocket::resolve(leader.host, leader.port), end);
-    if (socket.is_open()) result = connecting_handshake(socket, secret, end);
+    if (socket.is_open()) return connecting_handshake(socket, secret, end);
   } catch (const Error&) {
     // There is no such host.
   }
-  if (result.kind == HandshakeResult::Kind::done) return {};
-  return in_words(result, secret);
+  return {HandshakeResult::Kind::closed};
 }
 
 /// When the summary in a results folder was written, as a text; empty if there is none.
@@ -177,10 +175,12 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
   const std::string earlier_summary = version_of_summary(results);
   const LeaderAddress first_leader{first->host, first->port};
   std::string refused;  // why, by a process that responded
-  const auto try_to_reach = [&](const LeaderAddress& leader) {
-    std::optional<std::string> problem = why_unreachable(leader, secret);
-    if (problem && *problem != does_not_respond) refused = *problem;
-    return problem;
+  const auto why_unreachable = [&](const LeaderAddress& leader) -> std::optional<std::string> {
+    const HandshakeResult result = try_to_reach(leader, secret);
+    if (result.kind == HandshakeResult::Kind::done) return {};
+    const std::string words = in_words(result, secret);
+    if (result.is_refusal()) refused = words;
+    return words;
   };
   for (;;) {
     if (const std::string summary = version_of_summary(results); !summary.empty() && summary != earlier_summary)
@@ -188,7 +188,7 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
     std::string why = fmt::format("{} names ", printable(leader_file(results).string()));
     const std::optional<LeaderAddress> leader = read_leader(results);
     if (leader) {
-      const std::optional<std::string> problem = try_to_reach(*leader);
+      const std::optional<std::string> problem = why_unreachable(*leader);
       if (!problem) {
         ::setenv("MASTER_ADDR", leader->host.c_str(), 1);
         ::setenv("MASTER_PORT", fmt::format("{}", leader->port).c_str(), 1);
@@ -199,7 +199,7 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
       why += "none";
     }
     if (launch->rank > 0 && leader != first_leader) {
-      const std::optional<std::string> problem = try_to_reach(first_leader);
+      const std::optional<std::string> problem = why_unreachable(first_leader);
       if (!problem) return;
       why += fmt::format(", and {} {}", to_string(*first), *problem);
     }
@@ -263,17 +263,12 @@ void check_goes_on(const std::filesystem::path& results) {
     fail<RankFailed>("{}: the job has ended without this process", results.string());
 }
 
-void prepare_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
-                        const std::filesystem::path& results, std::ostream& all, const std::function<void()>& prepare) {
-  try {
-    prepare();
-  } catch (const RankFailed& error) {
-    if (!can_go_on(job, config, job.size(), all)) throw;
-    Interruption none;
-    if (const auto assignment = regroup_job(job, config, preferred_ranks, results, none, all, error.what()))
-      restart_as(assignment->first, assignment->second);
-    throw;
-  }
+void restart_unprepared(Job& job, const ElasticConfig& config, int preferred_ranks,
+                        const std::filesystem::path& results, std::ostream& all, const std::string& why) {
+  if (!can_go_on(job, config, job.size(), all)) return;
+  const Interruption none;
+  if (const auto assignment = regroup_job(job, config, preferred_ranks, results, none, all, why))
+    restart_as(assignment->first, assignment->second);
 }
 
 VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, int preferred_ranks,

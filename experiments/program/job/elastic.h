@@ -47,16 +47,16 @@ std::uint64_t checksum_of_call(const std::filesystem::path& file, const std::vec
 
 /// In a process that was started again: finds the process that leads the job, by the file that it has written into the
 /// results folder, or else, unless this process itself was rank 0, at MASTER_ADDR and MASTER_PORT; and lets these name
-/// it. `on_note` is called when that takes long. RankFailed if none can be reached within the time of a rendezvous.
+/// it. `on_note` is called when that takes long. RankFailed if none can be reached within the time of a rendezvous, or
+/// if the job ends meanwhile.
 void find_leader(const std::filesystem::path& results, const std::function<void(const std::string& what)>& on_note);
 
 /// Removes what an earlier job has written for `find_leader`.
 void forget_leader(const std::filesystem::path& results);
 
-/// Runs what precedes the variant on all processes of an elastic job. If processes end meanwhile, the others restart
-/// the job as `run_or_restart` describes.
-void prepare_or_restart(Job& job, const ElasticConfig& config, int preferred_ranks,
-                        const std::filesystem::path& results, std::ostream& all, const std::function<void()>& prepare);
+/// Restarts the job as `run_or_restart` does, after a failure that preceded the variant. Returns if it cannot restart.
+void restart_unprepared(Job& job, const ElasticConfig& config, int preferred_ranks,
+                        const std::filesystem::path& results, std::ostream& all, const std::string& why);
 
 /// Returns what `run` does, unless processes with one of its `ranks` end meanwhile. Then the others restart the job, as
 /// often as elastic.restarts allows, with up to `preferred_ranks` processes if lost ones come back, and this process

@@ -226,8 +226,8 @@ class ProgressEngine {
   void send_chain(const WaitChain& chain);
   static bool is_late(const Section& section, int rank);
   std::chrono::milliseconds grace(const Section& section) const;
-  template <class Awaited>
-  bool wait_for_others(const Awaited& awaited, std::chrono::milliseconds min_timeout);
+  template <class FirstAwaited>
+  bool wait_for_others(const FirstAwaited& awaited, std::chrono::milliseconds min_timeout);
   void report_for_leader();
   void back_off(int idle_polls) const;
 

@@ -51,8 +51,8 @@ std::chrono::milliseconds ProgressEngine::grace(const Section& section) const {
 
 /// Waits until there is no rank that `awaited` returns. False if one does not respond within the timeout of waits,
 /// which is at least `min_timeout` here.
-template <class Awaited>
-bool ProgressEngine::wait_for_others(const Awaited& awaited, std::chrono::milliseconds min_timeout) {
+template <class FirstAwaited>
+bool ProgressEngine::wait_for_others(const FirstAwaited& awaited, std::chrono::milliseconds min_timeout) {
   WaitedTime waited(max_gap());
   std::optional<WaitedTime> since_failure;
   for (int idle_polls = 0; !is_broken_; ++idle_polls) {

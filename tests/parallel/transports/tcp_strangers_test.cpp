@@ -230,8 +230,7 @@ TEST_CASE("sockets: a process that connects to another program, another build or
           say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 5});
         }) ==
         "wrong input: RANK 0 speaks version 5 of the protocol between processes, and this process version 4: all must "
-        "run "
-        "the same build of this program");
+        "run the same build of this program");
   CHECK(answered([](const TcpSocket& to, const TcpChallenge&) {
           say(to, TcpChallenge());
           (void)hear<JobSecret::Proof>(to);

@@ -221,8 +221,8 @@ class StudyRun {
   InterruptionSignals signals_;
   StageProfiles profiles_;
   RunResult run_;
-  int failed_after_ =
-      0;  // the signal after which a variant failed within its step, so that the next one does not begin
+  /// The signal after which a variant failed within its step, so that the next one does not begin.
+  int failed_after_ = 0;
 };
 
 }  // namespace

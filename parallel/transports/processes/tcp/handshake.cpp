@@ -84,13 +84,9 @@ std::string in_words(const HandshakeResult& failed, const JobSecret& own) {
           "speaks version {} of the protocol between processes, and this process version {}: all must run the same "
           "build of this program",
           failed.protocol, TcpPreamble().protocol);
-    case Kind::done:
-    case Kind::closed:
-    case Kind::late:
-    case Kind::cancelled:
-      break;
+    default:
+      return "does not respond";
   }
-  return does_not_respond;
 }
 
 AcceptingHandshake::State AcceptingHandshake::progress(const TcpSocket& socket, const JobSecret& secret) {

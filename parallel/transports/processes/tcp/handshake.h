@@ -65,8 +65,13 @@ struct HandshakeResult {
 
   Kind kind{};
   std::uint32_t protocol = 0;  // of the peer
+
+  /// Whether the peer has responded, and is of another job or program.
+  bool is_refusal() const {
+    return kind == Kind::other_program || kind == Kind::other_protocol || kind == Kind::wrong_secret ||
+           kind == Kind::not_proved;
+  }
 };
-inline constexpr const char* does_not_respond = "does not respond";
 /// Why it has failed, as what a sentence says of the peer: `has another HEDDLE_JOB_SECRET, or none`.
 std::string in_words(const HandshakeResult& failed, const JobSecret& own);
 

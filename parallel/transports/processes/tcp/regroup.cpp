@@ -108,11 +108,11 @@ bool Regroup::is_member(const TcpHello& hello) const {
          hello.rank != regrouping_.launch.rank;
 }
 
-/// Whether it can be a lost rank: at the first restart only a rank that is lost, later any rank of the first start.
+/// Whether a process that does not know the job's number can be a lost rank of it: at the first restart only a rank
+/// that is lost, later any rank of the first start.
 bool Regroup::was_started_again(const TcpHello& hello, const Others& others) const {
   const int first_size = first_size_of_job();
-  if (hello.job != 0 || hello.restarts != 0 || hello.size != first_size || hello.rank < 0 || hello.rank >= first_size)
-    return false;
+  if (hello.restarts != 0 || hello.rank < 0 || hello.rank >= first_size) return false;
   if (regrouping_.launch.restarts == 0) return !is_left(hello.rank);
   const auto started_again = std::count_if(others.begin(), others.end(),
                                            [](const TcpListener::Incoming& other) { return other.hello.job == 0; });

@@ -204,20 +204,8 @@ void Rendezvous::connect(int p, const TcpAddress& address, const std::string& pe
 bool Rendezvous::shake_hands(int p, const std::string& peer, Deadline end) {
   using Kind = HandshakeResult::Kind;
   const HandshakeResult result = connecting_handshake(socket(p), secret_, end);
-  switch (result.kind) {
-    case Kind::done:
-      return true;
-    case Kind::closed:
-    case Kind::cancelled:
-      return false;
-    case Kind::late:
-      fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(timeouts_.timeout));
-    case Kind::other_program:
-    case Kind::other_protocol:
-    case Kind::wrong_secret:
-    case Kind::not_proved:
-      break;
-  }
+  if (result.kind == Kind::late) fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(timeouts_.timeout));
+  if (!result.is_refusal()) return result.kind == Kind::done;
   const bool is_address_wrong = result.kind == Kind::other_program && p == 0;
   fail<InputError>("{}{} {}", is_address_wrong ? "MASTER_ADDR and MASTER_PORT: " : "", peer, in_words(result, secret_));
 }
