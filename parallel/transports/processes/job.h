@@ -63,7 +63,7 @@ class Job {
   /// section, and none is waited for. To be called on all processes, between the same sections.
   void set_needed(int processes);
   /// Between sections: returns the texts of all processes on rank 0, and nothing elsewhere. The text of a process that
-  /// has ended is empty.
+  /// has ended, or is not needed, is empty.
   std::vector<std::string> gather(const std::string& content);
 
   /// Sets the function that reports a failure in place of rank 0. Where a section fails because rank 0 did not respond

@@ -145,7 +145,10 @@ std::map<int, Failure> ProgressEngine::conclude() {
   return failures;
 }
 
+/// A process that is not needed sends nothing: its text could arrive once rank 0 no longer waits for it, and would then
+/// be taken for that of the next call.
 std::vector<std::string> ProgressEngine::gather(const std::string& content) {
+  if (rank() >= needed_) return {};
   if (rank() != 0) {
     begin(Kind::gathered, section_);
     message_.put_text(content);
@@ -160,7 +163,7 @@ std::vector<std::string> ProgressEngine::gather(const std::string& content) {
     return {};
   };
   wait_for_others(silent, min_section_timeout);
-  for (int p = 1; p < size(); ++p) {
+  for (int p = 1; p < needed_; ++p) {
     std::deque<std::string>& messages = gathered_[p];
     if (messages.empty()) continue;
     all[static_cast<std::size_t>(p)] = std::move(messages.front());

@@ -122,8 +122,9 @@ failures() {
   wait $!
   is "a stopped rank 0 ends the job with 4" 4 $?
   is "within 20 s" 1 $(($(seconds_since "$before") <= 20))
+  # Open MPI's mpirun wakes rank 0 before it ends it, and rank 0 may still print what it finds then.
   is "only the lowest of the others reports it" "heddle: rank 1: a rank's call: timed out after 4 s waiting for rank 0" \
-    "$(grep '^heddle: rank' "$work/err" | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
+    "$(grep '^heddle: rank [1-3]' "$work/err" | sed "s/rank [1-3], call [0-9]*: [^:]*:/a rank's call:/")"
   is "no process is left" "" "$(left_behind)"
 
   # A rank that is stopped for longer than a wait is asked about is late, and nothing else.

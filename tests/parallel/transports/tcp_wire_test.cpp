@@ -149,6 +149,28 @@ TEST_CASE("sockets: the end of a process that is not needed fails no section, un
     });
 }
 
+TEST_CASE("sockets: nothing is gathered from a process that is not needed, and the next call is not given its text") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  std::latch has_gathered(1);
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < 3; ++p)
+    threads.emplace_back([&, p] {
+      Job job(join_by_tcp({p, 3}, point));
+      const auto gather = [&](const std::string& text) { return job.gather(fmt::format("{} of {}", text, p)); };
+      job.set_needed(2);
+      if (p == 2) has_gathered.wait();
+      const std::vector<std::string> of_two = gather("first");
+      if (p == 0) {
+        CHECK(of_two == std::vector<std::string>{"first of 0", "first of 1", ""});
+        has_gathered.count_down();
+      }
+      job.set_needed(3);
+      const std::vector<std::string> of_three = gather("second");
+      if (p == 0) CHECK(of_three == std::vector<std::string>{"second of 0", "second of 1", "second of 2"});
+      job.leave(0);
+    });
+}
+
 TEST_CASE("sockets: posted frames have left the process when a flush reports it, and no sooner") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   constexpr int sheets = 4000;  // more than the systems' buffers hold
