@@ -1,6 +1,7 @@
 #include "parallel/transports/processes/progress_engine.h"
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -9,6 +10,17 @@
 namespace heddle {
 
 namespace {
+
+/// Keeps transfers until the process ends: the wire of a broken job may still write to their memory.
+void keep_for_good(const std::vector<std::shared_ptr<Transfer>>& transfers) {
+  struct Kept {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<Transfer>> transfers;
+  };
+  static Kept& kept = *new Kept;  // never destroyed
+  const std::lock_guard lock(kept.mutex);
+  kept.transfers.insert(kept.transfers.end(), transfers.begin(), transfers.end());
+}
 
 /// The step of a call, checked.
 std::size_t step_of(int written) {
@@ -27,8 +39,7 @@ ProgressEngine::ProgressEngine(std::unique_ptr<Wire> wire)
       is_oversubscribed_(wire_->local_size() > static_cast<int>(std::thread::hardware_concurrency())) {}
 
 ProgressEngine::~ProgressEngine() {
-  // Memory that the wire may still write to must outlive it: these tensors stay until the process ends.
-  for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->keeper = transfer;
+  keep_for_good(transfers_);
 }
 
 ProgressEngine::Section& ProgressEngine::section_of(std::uint64_t number) {

@@ -78,7 +78,6 @@ struct Transfer {
   bool is_send;
   bool is_done = false;
   std::unique_ptr<WireTransfer> wire;
-  std::shared_ptr<Transfer> keeper;  // the transfer itself, when it can no longer be cancelled
 };
 
 /// What a wait waits for: a control message of the peer, elements that are already under way, or elements that are
