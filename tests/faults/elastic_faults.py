@@ -23,7 +23,7 @@ def restarts(folder):
 class ElasticFaults(Faults):
     elastic_names = ("rank_killed", "leader_killed", "two_killed", "leader_lost", "new_leader_lost", "spare_lost", "spare_stopped",
                      "resumed_and_lost", "other_experiment", "terminated_while_restarting",
-                     "lost_on_full_disk")
+                     "lost_on_full_disk", "lost_while_meeting")
     whole = {}
 
     def started(self, *options, ranks=RANKS, out=None):
@@ -173,6 +173,23 @@ class ElasticFaults(Faults):
             codes = job.codes()
             expect(codes == [0] * 3 + [-signal.SIGKILL], f"{codes}: {job.errors()}")
             return self.went_on_with_two(job, RANKS - 1)
+
+    def lost_while_meeting(self):
+        """a rank of an elastic job is lost for good, and another one within the 0.3 s in which the others meet again"""
+        job = self.started("--elastic", "--set", "elastic.wait=0")
+        job.wait_for_step(self.some_step())
+        program = job.program(1)  # its number stays the same when the process runs its program again
+        self.lose(job, RANKS - 1)
+        job.wait_for_words("the other processes restart the job")
+        time.sleep(self.rng.uniform(0, 0.3))
+        job.processes[1].kill()
+        os.kill(program, signal.SIGKILL)
+        codes = job.codes()
+        expect(codes == [0, -signal.SIGKILL, 0, -signal.SIGKILL], f"{codes}: {job.errors()}")
+        found = restarts(job.out)
+        expect(found and found[-1]["ranks"] == 2, f"restarts: {found}")
+        expect(losses(job.out).keys() == self.reference().keys(), "steps are missing")
+        return True, max(restart["seconds"] for restart in found)
 
     def resumed_and_lost(self):
         """an elastic job is interrupted and resumed, and loses a rank for good before its first step"""

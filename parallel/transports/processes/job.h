@@ -77,7 +77,8 @@ class Job {
   /// The reason why a process has ended before it left: `rank 1: its process has ended`. Nothing for others, and once
   /// this process has left.
   std::optional<std::string> why_lost(int process) const;
-  /// The processes without a part in the end of the last section: they have ended before, or did not respond.
+  /// The processes without a part in the end of the last section: they have ended before, or did not respond. One that
+  /// was not needed is among them only if it has ended.
   const std::set<int>& missing() const;
   /// Whether all processes are still running.
   bool is_whole() const;

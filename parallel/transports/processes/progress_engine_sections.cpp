@@ -131,10 +131,11 @@ std::map<int, Failure> ProgressEngine::conclude() {
     return receiver(true);
   };
   const bool has_ended_everywhere = wait_for_others(unended, min_section_timeout);
-  // A process that has ended its part is there, also if it has left since then.
+  // A process that has ended its part is there, also if it has left since then. So is one that was not waited for,
+  // unless it is lost.
   missing_.clear();
   for (int p = 0; p < size(); ++p)
-    if (!section.ended[static_cast<std::size_t>(p)]) missing_.insert(p);
+    if (!section.ended[static_cast<std::size_t>(p)] && (p < needed_ || lost_.contains(p))) missing_.insert(p);
   if (has_ended_everywhere) {
     // What is left are receives of a section that has failed. A rank that was late may still send to them.
     for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->wire->cancel();

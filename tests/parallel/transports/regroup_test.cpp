@@ -325,30 +325,6 @@ TEST_CASE("regroup: a process that was started again with another experiment is 
   CHECK(other.get() == "the job restarts without this process: " + why);
 }
 
-TEST_CASE("regroup: where a process ends before it is back, the others restart once more without it") {
-  const RendezvousAddress point{"127.0.0.1", free_port()};
-  std::map<int, std::future<RankAssignment>> running;
-  for (const int p : {0, 1, 3})
-    running[p] = std::async(std::launch::async, [=] {
-      try {
-        const Launch launch{.rank = p, .size = 4, .is_elastic = true, .restarts = 2, .listen_host = "127.0.0.1"};
-        (void)join_by_tcp(launch, point, {.timeout = seconds(60), .restart_timeout = seconds(1)}, secret);
-      } catch (const RankAssigned& found) {
-        return found.assignment();
-      }
-      return RankAssignment{};
-    });
-  int rank = 0;
-  for (auto& [before, assigned] : running) {
-    const RankAssignment found = assigned.get();
-    CHECK(found.rank == rank++);
-    CHECK(found.size == 3);
-    CHECK(found.restarts == 3);
-    CHECK(found.port == point.port);
-    CHECK(found.listen_host == "127.0.0.1");
-  }
-}
-
 TEST_CASE("regroup: nobody takes the rank of a process that is left, or has one in a job of another size") {
   ElasticJob job(3);
   job.kill(2);

@@ -149,6 +149,22 @@ TEST_CASE("sockets: the end of a process that is not needed fails no section, un
     });
 }
 
+TEST_CASE("sockets: a process that is not needed and is late is not missing") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  std::latch others_have_ended(2);
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < 3; ++p)
+    threads.emplace_back([&, p] {
+      Job job(join_by_tcp({p, 3}, point));
+      job.set_needed(2);
+      if (p == 2) others_have_ended.wait();
+      job.together([] {});
+      CHECK(job.missing().empty());
+      if (p < 2) others_have_ended.count_down();
+      job.leave(0);
+    });
+}
+
 TEST_CASE("sockets: nothing is gathered from a process that is not needed, and the next call is not given its text") {
   const RendezvousAddress point{"127.0.0.1", free_port()};
   std::latch has_gathered(1);

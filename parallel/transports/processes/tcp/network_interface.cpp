@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include <arpa/inet.h>
 #include <fmt/ranges.h>
@@ -14,7 +13,6 @@
 
 #include "framework/error.h"
 #include "parallel/transports/processes/number.h"
-#include "parallel/transports/processes/tcp/tcp_socket.h"
 
 namespace heddle {
 
@@ -66,6 +64,20 @@ const NetworkInterface& chosen_interface(const std::string& name_or_subnet,
   fail<InputError>("HEDDLE_INTERFACE: this machine has no {} '{}' with an IPv4 address; it has {}",
                    subnet ? "interface in the subnet" : "interface", name_or_subnet,
                    existing.empty() ? "none" : fmt::format("{}", fmt::join(existing, ", ")));
+}
+
+std::optional<NetworkInterface> interface_of_rendezvous(const std::string& name_or_subnet, const TcpAddress& leader,
+                                                        bool leads) {
+  if (name_or_subnet.empty()) return {};
+  const std::vector<NetworkInterface> interfaces = network_interfaces();
+  const NetworkInterface chosen = chosen_interface(name_or_subnet, interfaces);
+  if (!leads || leader.host == chosen.host || is_loopback(leader)) return chosen;
+  for (const NetworkInterface& other : interfaces)
+    if (other.host == leader.host)
+      fail<InputError>(
+          "HEDDLE_INTERFACE: '{}' is {} ({}), and MASTER_ADDR, where the other ranks look for rank 0, is {} ({})",
+          name_or_subnet, chosen.name, host_text(chosen.host), other.name, host_text(other.host));
+  return chosen;
 }
 
 }  // namespace heddle

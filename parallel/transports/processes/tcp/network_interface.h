@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "parallel/transports/processes/tcp/tcp_socket.h"
 
 namespace heddle {
 
@@ -20,5 +23,10 @@ std::vector<NetworkInterface> network_interfaces();
 /// is none, with a list of those that exist.
 const NetworkInterface& chosen_interface(const std::string& name_or_subnet,
                                          std::span<const NetworkInterface> interfaces);
+/// The interface of this machine at which a process of a rendezvous listens; nothing if HEDDLE_INTERFACE names none.
+/// The other ranks reach rank 0 by MASTER_ADDR: InputError if that is an address of another interface of this machine.
+/// A loopback address is no error, because only this machine may resolve its own name to it.
+std::optional<NetworkInterface> interface_of_rendezvous(const std::string& name_or_subnet, const TcpAddress& leader,
+                                                        bool leads);
 
 }  // namespace heddle

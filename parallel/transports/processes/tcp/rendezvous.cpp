@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <set>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -23,6 +24,8 @@ using Deadline = TcpSocket::Deadline;
 
 // For bytes that only have to cross the network.
 constexpr std::chrono::seconds reply_grace{10};
+// Between two questions whether rank 0 has assigned new ranks.
+constexpr std::chrono::milliseconds answer_interval{50};
 
 double seconds_of(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -37,6 +40,7 @@ class Rendezvous {
         timeouts_(timeouts),
         secret_(secret),
         leader_address_(TcpSocket::resolve(address.host, address.port)),
+        interface_(interface_of_rendezvous(address.interface, leader_address_, launch.leads())),
         sockets_(static_cast<std::size_t>(launch.size)),
         hellos_(static_cast<std::size_t>(launch.size)) {}
 
@@ -54,6 +58,11 @@ class Rendezvous {
     if (timeouts_.on_note) timeouts_.on_note(what);
   }
   void report_wait(const std::string& what) const { note(fmt::format("rank {} waits {}", launch_.rank, what)); }
+  /// Whether it is a job's restart that these processes meet for. Those that are left of them can restart it again.
+  bool is_restart() const { return launch_.is_elastic && launch_.restarts > 0; }
+  std::chrono::milliseconds timeout() const {
+    return is_restart() ? std::min(timeouts_.timeout, timeouts_.restart_timeout) : timeouts_.timeout;
+  }
   RankAssignment assignment(int rank, int size, int restarts) const {
     return {.rank = rank,
             .size = size,
@@ -66,17 +75,20 @@ class Rendezvous {
     fail<RankFailed>("{} disconnected during the rendezvous", peer);
   }
 
-  void choose_interface();
   TcpSocket listen(std::uint16_t port) const;
   void fill_own_hello();
   void connect(int p, const TcpAddress& address, const std::string& peer);
   bool shake_hands(int p, const std::string& peer, Deadline end);
   void accept_higher_ranks();
   std::vector<int> missing_ranks();
+  bool forgets_ended_ranks();
   void accept(TcpListener::Incoming incoming);
   bool reject_stray(TcpListener& listener, const TcpListener::Incoming& stray) const;
   void check_hello(const TcpHello& hello, const TcpAddress& from) const;
   [[noreturn]] void restart_without_missing();
+  void complete_restart();
+  bool has_completed(int p);
+  void await_completion();
   void report_failure(TcpReply::Kind kind, std::string_view why);
   void receive_hellos();
   void check_hellos(const TcpHello& mine) const;
@@ -87,15 +99,16 @@ class Rendezvous {
   const RendezvousTimeouts& timeouts_;
   const JobSecret& secret_;
   TcpAddress leader_address_;
-  TcpSocket listening_;
   std::optional<NetworkInterface> interface_;  // where it was chosen
+  TcpSocket listening_;
   std::vector<TcpSocket> sockets_;
   std::vector<TcpHello> hellos_;
+  std::set<int> ended_;                            // of a restart, while its processes meet
+  std::set<int> connected_;                        // to rank 0's knowledge, to all others
   std::optional<TcpListener::Incoming> incoming_;  // the last one, until it is accepted
 };
 
 void Rendezvous::run_leader() {
-  choose_interface();
   listening_ = listen(address_.port);
   fill_own_hello();
   if (!secret_.is_set() && launch_.size > 1 && !is_loopback(listening_.local_address()))
@@ -103,6 +116,9 @@ void Rendezvous::run_leader() {
                      to_string(address_)));
   try {
     accept_higher_ranks();
+    for (int p = 1; p < launch_.size; ++p)
+      send_reply(socket(p), TcpReply::Kind::hellos, std::as_bytes(std::span(hellos_)));
+    if (is_restart()) complete_restart();
   } catch (const InputError& error) {
     report_failure(TcpReply::Kind::wrong_input, error.what());
     throw;
@@ -110,12 +126,9 @@ void Rendezvous::run_leader() {
     report_failure(TcpReply::Kind::failed, error.what());
     throw;
   }
-  for (int p = 1; p < launch_.size; ++p)
-    send_reply(socket(p), TcpReply::Kind::hellos, std::as_bytes(std::span(hellos_)));
 }
 
 void Rendezvous::join_leader() {
-  choose_interface();
   listening_ = listen(0);
   fill_own_hello();
   const TcpHello mine = hello_of(launch_.rank);
@@ -124,11 +137,17 @@ void Rendezvous::join_leader() {
   connect(0, leader_address_, leader());
   receive_hellos();
   check_hellos(mine);
-  for (int p = 1; p < launch_.rank; ++p) {
-    const TcpAddress address = reachable(hello_of(p).address);
-    connect(p, address, fmt::format("rank {} at {}", p, to_string(address)));
+  try {
+    for (int p = 1; p < launch_.rank; ++p) {
+      const TcpAddress address = reachable(hello_of(p).address);
+      connect(p, address, fmt::format("rank {} at {}", p, to_string(address)));
+    }
+    accept_higher_ranks();
+    if (is_restart()) send_reply(socket(0), TcpReply::Kind::complete, std::string_view());
+  } catch (const RankFailed&) {
+    if (!is_restart()) throw;  // else rank 0 has noticed the end of that rank, too, and assigns new ranks
   }
-  accept_higher_ranks();
+  if (is_restart()) await_completion();
 }
 
 RendezvousResult Rendezvous::result() {
@@ -143,20 +162,6 @@ RendezvousResult Rendezvous::result() {
           std::move(addresses),
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.begin() + launch_.rank, is_here)),
           static_cast<int>(std::count_if(hellos_.begin(), hellos_.end(), is_here))};
-}
-
-/// The other ranks reach rank 0 by MASTER_ADDR: where that is an address of this machine, it must be the one of the
-/// chosen interface. A loopback address is no error, because only this machine may resolve its own name to it.
-void Rendezvous::choose_interface() {
-  if (address_.interface.empty()) return;
-  const std::vector<NetworkInterface> interfaces = network_interfaces();
-  interface_ = chosen_interface(address_.interface, interfaces);
-  if (!launch_.leads() || leader_address_.host == interface_->host || is_loopback(leader_address_)) return;
-  for (const NetworkInterface& other : interfaces)
-    if (other.host == leader_address_.host)
-      fail<InputError>(
-          "HEDDLE_INTERFACE: '{}' is {} ({}), and MASTER_ADDR, where the other ranks look for rank 0, is {} ({})",
-          address_.interface, interface_->name, host_text(interface_->host), other.name, host_text(other.host));
 }
 
 /// Listens at the address that a restart or HEDDLE_INTERFACE has chosen, otherwise at all addresses of this machine;
@@ -181,12 +186,16 @@ void Rendezvous::fill_own_hello() {
 }
 
 void Rendezvous::connect(int p, const TcpAddress& address, const std::string& peer) {
-  RendezvousWait wait(timeouts_.timeout, timeouts_.note_after);
+  // In a restart, all listen by the time that rank 0 sends the list.
+  const bool must_listen = is_restart() && p > 0;
+  RendezvousWait wait(must_listen ? timeout() : timeouts_.timeout, timeouts_.note_after);
   for (;;) {
     try {
-      socket(p) = TcpSocket::connect(address, peer, wait.next_stop());
+      socket(p) = must_listen ? TcpSocket::try_connect(address, wait.deadline())
+                              : TcpSocket::connect(address, peer, wait.next_stop());
+      if (!socket(p).is_open()) fail_disconnected(peer);
     } catch (const RankFailed&) {
-      if (!wait.must_report()) throw;
+      if (must_listen || !wait.must_report()) throw;
       report_wait("for " + peer);
       continue;
     }
@@ -213,34 +222,53 @@ bool Rendezvous::shake_hands(int p, const std::string& peer, Deadline end) {
 /// Accepts the connections of all higher ranks.
 void Rendezvous::accept_higher_ranks() {
   TcpListener listener(listening_, secret_);
-  const bool can_restart = launch_.rank == 0 && launch_.is_elastic && launch_.restarts > 0;
-  RendezvousWait wait(can_restart ? std::min(timeouts_.timeout, timeouts_.restart_timeout) : timeouts_.timeout,
-                      timeouts_.note_after);
+  RendezvousWait wait(timeout(), timeouts_.note_after);
   for (std::vector<int> missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
-    std::optional<TcpListener::Incoming> incoming = listener.next(sockets_, wait.next_stop());
+    Deadline end = wait.next_stop();
+    if (is_restart()) end = std::min(end, TcpSocket::Clock::now() + answer_interval);
+    std::optional<TcpListener::Incoming> incoming;
+    try {
+      incoming = listener.next(sockets_, end);
+    } catch (const RankFailed&) {
+      if (!forgets_ended_ranks()) throw;
+    }
     if (incoming) {
       if (!reject_stray(listener, *incoming)) accept(*std::move(incoming));
       continue;
     }
+    if (is_restart() && launch_.rank > 0 && !socket(0).is_peer_open()) fail_disconnected(leader());
+    if (TcpSocket::Clock::now() < wait.next_stop()) continue;
     const std::string ranks = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
     if (wait.must_report()) {
       report_wait((launch_.rank == 0 ? "at " + to_string(address_) + " for " : "for ") + ranks +
                   listener.last_rejection());
       continue;
     }
-    if (can_restart) restart_without_missing();
+    if (launch_.rank == 0 && is_restart()) restart_without_missing();
     fail<RankFailed>("{} did not connect to {} within {} s{}", ranks,
                      launch_.rank == 0 ? to_string(address_) : fmt::format("rank {}", launch_.rank),
-                     seconds_of(timeouts_.timeout), listener.last_rejection());
+                     seconds_of(timeout()), listener.last_rejection());
   }
+  if (!ended_.empty()) restart_without_missing();
 }
 
 /// The higher ranks that have not connected yet.
 std::vector<int> Rendezvous::missing_ranks() {
   std::vector<int> missing;
   for (int p = launch_.rank + 1; p < launch_.size; ++p)
-    if (!socket(p).is_open()) missing.push_back(p);
+    if (!socket(p).is_open() && !ended_.contains(p)) missing.push_back(p);
   return missing;
+}
+
+/// The rank 0 of a restart goes on without ranks that have connected and then ended. False in other processes.
+bool Rendezvous::forgets_ended_ranks() {
+  if (launch_.rank > 0 || !is_restart()) return false;
+  for (int p = 1; p < launch_.size; ++p)
+    if (socket(p).is_open() && !socket(p).is_peer_open()) {
+      socket(p).close();
+      ended_.insert(p);
+    }
+  return true;
 }
 
 void Rendezvous::accept(TcpListener::Incoming incoming) {
@@ -285,10 +313,39 @@ void Rendezvous::check_hello(const TcpHello& hello, const TcpAddress& from) cons
 /// Some have ended since the restart began: those that are here restart once more.
 void Rendezvous::restart_without_missing() {
   std::vector<const TcpSocket*> others;
-  for (const TcpSocket& other : sockets_)
-    if (other.is_open() && other.is_peer_open()) others.push_back(&other);
+  for (int p = 1; p < launch_.size; ++p)
+    if (socket(p).is_open() && (socket(p).is_peer_open() || has_completed(p))) others.push_back(&socket(p));
   const int restarts = launch_.restarts + 1;
   throw RankAssigned(assignment(0, assign_ranks(others, restarts), restarts));
+}
+
+/// Waits until all are connected to each other, and tells them. Where one has ended, the others restart without it.
+void Rendezvous::complete_restart() {
+  const Deadline end = TcpSocket::Clock::now() + timeout() + reply_grace;
+  while (static_cast<int>(connected_.size()) < launch_.size - 1) {
+    for (int p = 1; p < launch_.size; ++p)
+      if (!socket(p).is_peer_open() && !has_completed(p)) restart_without_missing();
+    if (TcpSocket::Clock::now() > end)
+      fail<RankFailed>("the processes that restart the job did not connect to each other within {} s",
+                       seconds_of(timeout() + reply_grace));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (int p = 1; p < launch_.size; ++p) send_reply(socket(p), TcpReply::Kind::complete, std::string_view());
+}
+
+/// Whether that rank has said, now for the first time, that it is connected to all others.
+bool Rendezvous::has_completed(int p) {
+  if (connected_.contains(p)) return false;
+  const ReceivedReply reply = read_reply(socket(p), TcpSocket::Clock::now() + reply_grace, 0);
+  const bool has = reply.outcome == TcpSocket::Outcome::done && reply.header.kind == TcpReply::Kind::complete;
+  if (has) connected_.insert(p);
+  return has;
+}
+
+/// Rank 0 says that all are connected to each other, or assigns new ranks.
+void Rendezvous::await_completion() {
+  if (const std::optional<TcpAssignment> given = receive_reply(socket(0), leader(), {}, timeout() + 2 * reply_grace))
+    throw RankAssigned(assignment(given->rank, given->size, given->restarts));
 }
 
 void Rendezvous::report_failure(TcpReply::Kind kind, std::string_view why) {

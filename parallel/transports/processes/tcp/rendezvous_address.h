@@ -24,7 +24,7 @@ struct RendezvousTimeouts {
   std::chrono::milliseconds timeout = std::chrono::minutes(2);
   std::chrono::milliseconds note_after = std::chrono::seconds(5);
   /// How long rank 0 of a job that has restarted waits, before the others restart without those that have ended since.
-  std::chrono::milliseconds restart_timeout = std::chrono::seconds(20);
+  std::chrono::milliseconds restart_timeout = std::chrono::seconds(12);
   std::function<void(const std::string& what)> on_note{};  // `rank 0 waits at node7:29500 for ranks 1, 3`
 };
 

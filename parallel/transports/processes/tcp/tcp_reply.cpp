@@ -57,11 +57,15 @@ std::optional<TcpAssignment> receive_reply(const TcpSocket& socket, const std::s
   std::string malformed = fmt::format("{} bytes of text", bytes);
   switch (reply.header.kind) {
     case TcpReply::Kind::hellos:
-      if (bytes == hellos.size()) {
+      if (bytes == hellos.size() && bytes > 0) {
         std::copy(reply.content.begin(), reply.content.end(), hellos.begin());
         return {};
       }
       malformed = fmt::format("a list of {} bytes", bytes);
+      break;
+    case TcpReply::Kind::complete:
+      if (hellos.empty() && bytes == 0) return {};
+      malformed = "the end of a restart";
       break;
     case TcpReply::Kind::wrong_input:
       if (is_text_possible) fail<InputError>("{}", reply.text());

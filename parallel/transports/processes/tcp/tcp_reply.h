@@ -17,9 +17,10 @@
 namespace heddle {
 
 /// The reply of rank 0 to a hello, once all ranks have come or it has given up: the hellos of all ranks, or the text of
-/// the error. Where the job restarts: the process's rank.
+/// the error. Where the job restarts: the process's rank, and between processes that meet for a restart, without
+/// content, that this process is connected to all others (to rank 0), and that all are (from rank 0).
 struct TcpReply {
-  enum class Kind : std::uint32_t { hellos, wrong_input, failed, assignment };
+  enum class Kind : std::uint32_t { hellos, wrong_input, failed, assignment, complete };
   /// The size of the longest text.
   static constexpr std::uint32_t max_bytes = 4096;
 
@@ -56,9 +57,9 @@ struct ReceivedReply {
 ReceivedReply read_reply(const TcpSocket& socket, TcpSocket::Deadline deadline, std::size_t max_content);
 
 /// Reads the reply of rank 0 to this process's hello. Fills `hellos` and returns nothing, or returns this process's
-/// rank where the job restarts. InputError or RankFailed with the text of rank 0 where the rendezvous has failed.
-/// RankFailed also if rank 0, whose name in errors is `leader`, does not reply within `timeout`, disconnects, or sends
-/// something else.
+/// rank where the job restarts. If `hellos` is empty, a restart is to be complete instead. InputError or RankFailed
+/// with the text of rank 0 where the rendezvous has failed. RankFailed also if rank 0, whose name in errors is
+/// `leader`, does not reply within `timeout`, disconnects, or sends something else.
 std::optional<TcpAssignment> receive_reply(const TcpSocket& socket, const std::string& leader,
                                            std::span<std::byte> hellos, std::chrono::milliseconds timeout);
 
