@@ -1,6 +1,6 @@
 // The large-class head: steps of two ranks with one thread each, at the batch and dimension where PyTorch's PartialFC
 // is usually measured, with 100,000 classes or, in the long benchmark, with the millions of such measurements. The
-// limit is the rate of oneDNN's matrix products on one class tile, on both ranks at once, measured for one second
+// limit is the rate of the backend's matrix products on one class tile, on both ranks at once, measured for one second
 // before each step because a machine's clock changes within a minute. The rate of a step counts the products that the
 // head needs at least: four if nothing is kept between the phases, three with a stash. Below it is the rate of these
 // products themselves, over the time that rank 0 spends in them, without packing embeddings for all tiles.

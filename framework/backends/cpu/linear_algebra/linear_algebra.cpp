@@ -1,5 +1,5 @@
-// Matrix products: oneDNN's in f32 and bf16, Eigen's in f64; 16-bit types that the machine has no instructions for are
-// widened to f32 in the workspace.
+// Matrix products: oneDNN's in f32 and bf16, Eigen's in f64, and those of f32 on AMX's tiles; 16-bit types that the
+// machine has no instructions for are widened to f32 in the workspace.
 #include "framework/kernels/linear_algebra.h"
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include "framework/backends/cpu/linear_algebra/padded_product.h"
 #include "framework/backends/cpu/linear_algebra/primitives.h"
 #include "framework/backends/cpu/linear_algebra/serial_product.h"
+#include "framework/backends/cpu/linear_algebra/tile_product.h"
 #include "framework/backends/cpu/loops/widen.h"
 
 namespace heddle::cpu {
@@ -72,7 +73,9 @@ void gemm_widened(Context& context, const GemmShape& s, const Tensor& a, const T
 void multiply(Context& context, const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, void* scratch) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return scale(s.beta, c);
-  if (is_faster_padded(s, {a.dtype(), c.dtype()})) {
+  if (is_faster_on_tiles(s, {a.dtype(), c.dtype()})) {
+    tile_product(context.threads(), s, a.as<float>(), b.as<float>(), c.as<float>(), static_cast<std::byte*>(scratch));
+  } else if (is_faster_padded(s, {a.dtype(), c.dtype()})) {
     padded_product(context.onednn(), context.gemms(), s, a.as<float>(), b.as<float>(), c.as<float>(),
                    static_cast<std::byte*>(scratch));
   } else if (const GemmPrimitive* const found = context.gemms().find(s, {a.dtype(), c.dtype()})) {
@@ -116,8 +119,10 @@ void LinearAlgebraKernelsOn<cpu::Context>::pack(std::int64_t m, const Tensor& b,
                                                 Tensor& packed) const {
   const std::int64_t n = b.shape()[transpose_b ? 0 : 1];
   const std::int64_t k = b.shape()[transpose_b ? 1 : 0];
-  const cpu::GemmPrimitive& product =
-      cpu::packed_product(context_, {.m = m, .n = n, .k = k, .packs_b = true}, b.dtype());
+  const cpu::GemmShape shape{.m = m, .n = n, .k = k, .packs_b = true};
+  if (cpu::is_faster_on_tiles(shape, {b.dtype(), b.dtype()}))
+    return cpu::pack_for_tiles(context_.threads(), b.as<float>(), transpose_b, n, k, packed.as<std::byte>());
+  const cpu::GemmPrimitive& product = cpu::packed_product(context_, shape, b.dtype());
   const dnnl::memory::dims strides = transpose_b ? dnnl::memory::dims{1, k} : dnnl::memory::dims{n, 1};
   const cpu::OneDnn& onednn = context_.onednn();
   onednn.reorder(onednn.memory(cpu::strided({k, n}, b.dtype(), strides), b.data()),
@@ -128,7 +133,11 @@ template <>
 void LinearAlgebraKernelsOn<cpu::Context>::packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
                                                        Tensor& workspace) const {
   const cpu::ProductTime time(context_.product_seconds());
-  const cpu::GemmPrimitive& product = cpu::packed_product(context_, cpu::packed_shape(a, beta, c), c.dtype());
+  const cpu::GemmShape shape = cpu::packed_shape(a, beta, c);
+  if (cpu::is_faster_on_tiles(shape, {a.dtype(), c.dtype()}))
+    return cpu::tile_product(context_.threads(), shape, a.as<float>(), packed.data(), c.as<float>(),
+                             workspace.defined() ? static_cast<std::byte*>(workspace.data()) : nullptr);
+  const cpu::GemmPrimitive& product = cpu::packed_product(context_, shape, c.dtype());
   product.run(context_.onednn(), a.data(), packed.data(), c.data(), workspace.defined() ? workspace.data() : nullptr);
 }
 

@@ -5,17 +5,20 @@
 #include <limits>
 
 #include "framework/backends/cpu/linear_algebra/padded_product.h"
+#include "framework/backends/cpu/linear_algebra/tile_product.h"
 #include "framework/backends/cpu/loops/parallel.h"
 
 namespace heddle::cpu {
 
-bool is_bf16_fast(dnnl::cpu_isa instructions, bool is_amd) {
+bool has_instructions(dnnl::cpu_isa all, dnnl::cpu_isa wanted) {
   // A set of bits: each instruction set has those of its predecessors.
-  const auto has = [instructions](dnnl::cpu_isa wanted) {
-    const auto bits = static_cast<unsigned>(wanted);
-    return (static_cast<unsigned>(instructions) & bits) == bits;
-  };
-  return has(dnnl::cpu_isa::avx512_core_amx) || (is_amd && has(dnnl::cpu_isa::avx512_core_bf16));
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(all) & bits) == bits;
+}
+
+bool is_bf16_fast(dnnl::cpu_isa instructions, bool is_amd) {
+  return has_instructions(instructions, dnnl::cpu_isa::avx512_core_amx) ||
+         (is_amd && has_instructions(instructions, dnnl::cpu_isa::avx512_core_bf16));
 }
 
 bool is_bf16_fast() {
@@ -85,6 +88,7 @@ const GemmPrimitive* GemmPrimitives::find(const GemmShape& shape, GemmTypes type
 
 std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, GemmTypes types) {
   if (s.m == 0 || s.n == 0 || s.k == 0) return 0;
+  if (is_faster_on_tiles(s, types)) return tile_needs(s);
   if (is_faster_padded(s, types)) return padded_needs(primitives, s);
   const GemmPrimitive* found = primitives.find(s, types);
   if (!is_widened(types.operands, found != nullptr)) return found != nullptr ? found->scratch_bytes : 0;
@@ -95,6 +99,7 @@ std::int64_t gemm_needs(GemmPrimitives& primitives, const GemmShape& s, GemmType
 
 std::int64_t packed_needs(GemmPrimitives& primitives, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
   if (dtype != DType::f32 || m == 0 || n == 0 || k == 0) return 0;
+  if (is_faster_on_tiles({.m = m, .n = n, .k = k, .packs_b = true}, gemm_f32)) return packed_tile_bytes(n, k);
   const GemmPrimitive* const packed = primitives.find({.m = m, .n = n, .k = k, .packs_b = true}, gemm_f32);
   const GemmPrimitive* const plain = primitives.find({.m = m, .n = n, .k = k}, gemm_f32);
   if (packed == nullptr || plain == nullptr || packed->b == plain->b) return 0;

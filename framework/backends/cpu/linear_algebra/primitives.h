@@ -66,6 +66,9 @@ class GemmPrimitives {
   std::unordered_map<Key, std::optional<GemmPrimitive>, Hash> cache_;
 };
 
+/// Whether a processor with `all` these instructions has the wanted ones.
+bool has_instructions(dnnl::cpu_isa all, dnnl::cpu_isa wanted);
+
 /// Whether products of bf16 take much less time than those of f32 on a processor with these instructions. AMX
 /// multiplies whole tiles, and avx512_bf16 is fast on an AMD processor. On an Intel processor whose AMX is switched
 /// off, it is slower than f32 (docs/measurements.md).
