@@ -101,7 +101,7 @@ void WeightGradient::for_each(const std::function<void(const ClassTile&, const C
   // Both forms of all micro-batches' rows exist at once. Larger ones would outgrow the head, and are not packed.
   constexpr std::int64_t max_packed_bytes = std::int64_t{256} << 20;
   std::int64_t packed_bytes = 0;
-  for (const KeptRows& kept : kept_) packed_bytes += 2 * kept.operand.bytes();
+  for (const KeptRows& kept : kept_) packed_bytes += 3 * kept.operand.bytes();  // 2, or 3 where an f32 has three parts
   const std::int64_t tiles = packed_bytes <= max_packed_bytes ? tiles_.size() / tiles_.tile_size() : 1;
   std::vector<PackedRows> packed;
   if (goes_by_class())

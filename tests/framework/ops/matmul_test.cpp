@@ -104,6 +104,38 @@ TEST_CASE("A packed operand gives gemm's products, also with different numbers o
         }
 }
 
+TEST_CASE("gemm: products that a CPU with AMX computes on tiles, also with a packed operand, planned to the byte") {
+  const auto multiply = [](Device& device, DType dtype, bool transpose, std::int64_t n, double beta, bool packs) {
+    const std::int64_t m = 260;
+    const std::int64_t k = 300;
+    const Tensor a = test::tensor(device, {m, k}, draw(m * k, 1), dtype);
+    const Tensor b = test::tensor(device, transpose ? Shape{n, k} : Shape{k, n}, draw(k * n, 2), dtype);
+    Tensor c = test::tensor(device, {m, n}, draw(m * n, 3), dtype);
+    if (packs)
+      PackedOperand(b, transpose, m, 2).multiply(a, beta, c);
+    else
+      gemm(a, false, b, transpose, 1, beta, c);
+    return c;
+  };
+  for (const std::int64_t n : {130, 500})
+    for (const bool transpose : {false, true})
+      for (const double beta : {0.0, 1.0, -2.0}) {
+        CAPTURE(n);
+        CAPTURE(transpose);
+        CAPTURE(beta);
+        Device device = test::make_device();
+        const std::vector<double> exact = multiply(device, DType::f64, transpose, n, beta, false).to_doubles();
+        for (const bool packs : {false, true}) {
+          device.meter().reset_peak();
+          const Tensor product = multiply(device, DType::f32, transpose, n, beta, packs);
+          CHECK(max_difference(product.to_doubles(), exact) < 1e-4);
+          Device planned = test::make_device("plan");
+          (void)multiply(planned, DType::f32, transpose, n, beta, packs);
+          CHECK(planned.meter().peak().bytes == device.meter().peak().bytes);
+        }
+      }
+}
+
 TEST_CASE("gemm: weight gradients in blocks of copied rows, planned to the byte") {
   const auto multiply = [](Device& device, DType dtype, const Shape& a_shape, std::int64_t n) {
     const std::int64_t k = a_shape[0];

@@ -103,7 +103,7 @@ TEST_CASE("sockets: a process of another build is turned away, and learns which 
   CHECK(
       first.ended() ==
       fmt::format("rank failed: rank 1 did not connect to 127.0.0.1:{} within 3 s; a process at {} was turned away: it "
-                  "speaks version 77 of the protocol between processes, and this process version 4",
+                  "speaks version 77 of the protocol between processes, and this process version 5",
                   point.port, to_string(other.local_address())));
 }
 
@@ -227,9 +227,9 @@ TEST_CASE("sockets: a process that connects to another program, another build or
   CHECK(answered([](const TcpSocket& to, const TcpChallenge&) { say(to, "HTTP/1.1 400 Bad Request\r\n\r\n"); }) ==
         "wrong input: MASTER_ADDR and MASTER_PORT: RANK 0 is not a Heddle process");
   CHECK(answered([](const TcpSocket& to, const TcpChallenge&) {
-          say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 5});
+          say(to, TcpPreamble{.program = TcpPreamble().program, .protocol = 6});
         }) ==
-        "wrong input: RANK 0 speaks version 5 of the protocol between processes, and this process version 4: all must "
+        "wrong input: RANK 0 speaks version 6 of the protocol between processes, and this process version 5: all must "
         "run the same build of this program");
   CHECK(answered([](const TcpSocket& to, const TcpChallenge&) {
           say(to, TcpChallenge());

@@ -40,19 +40,18 @@ HEDDLE_TILES inline Floats load(const float* from) {
   return x;
 }
 
-HEDDLE_TILES inline Pairs upper_halves(const Floats& x) {
+/// The nearest bf16; of two, the larger one. A NaN with all bits set may become 0; its rest stays a NaN.
+HEDDLE_TILES inline Pairs nearest_half(const Floats& x) {
+  return (reinterpret_cast<Pairs>(x) + 0x8000U) & 0xffff0000U;
+}
+
+HEDDLE_TILES inline Pairs truncated(const Floats& x) {
   return reinterpret_cast<Pairs>(x) & 0xffff0000U;
 }
 
-/// What is left of x without its first eight bits.
-HEDDLE_TILES inline Floats rest_of(const Floats& x) {
-  const Pairs upper = upper_halves(x);
-  return x - reinterpret_cast<Floats>(upper);
-}
-
-/// The upper halves of 16 elements of a, each followed by that of b.
-HEDDLE_TILES inline Pairs in_pairs(const Floats& a, const Floats& b) {
-  return (reinterpret_cast<Pairs>(a) >> 16) | upper_halves(b);
+/// Of two vectors of bf16, each followed by 0: an element of a, then one of b.
+HEDDLE_TILES inline Pairs in_pairs(const Pairs& a, const Pairs& b) {
+  return (a >> 16) | b;
 }
 
 /// Transposes 16 x 16 elements of 4 bytes: first blocks of 4 x 4 within lanes of 16 bytes, then the lanes.
@@ -108,9 +107,12 @@ HEDDLE_TILES inline void pack_tile(const float* from, std::int64_t stride, Pairs
     Floats b = lines[i + half];
 #pragma GCC unroll 3
     for (int part = 0; part < parts; ++part) {
-      to[part * part_vectors + i] = in_pairs(a, b);
-      a = rest_of(a);
-      b = rest_of(b);
+      // The last parts have no more digits, and may be NaN.
+      const Pairs near_a = part + 1 < parts ? nearest_half(a) : truncated(a);
+      const Pairs near_b = part + 1 < parts ? nearest_half(b) : truncated(b);
+      to[part * part_vectors + i] = in_pairs(near_a, near_b);
+      a -= reinterpret_cast<Floats>(near_a);
+      b -= reinterpret_cast<Floats>(near_b);
     }
   }
 }
@@ -208,6 +210,7 @@ TileScope::~TileScope() {
 
 HEDDLE_TILES void multiply_panels(const std::byte* left, const std::byte* right, std::int64_t k, float* c,
                                   std::int64_t stride, bool adds, const Prefetched& next) {
+  asm volatile("" ::: "memory");  // g++ does not know that loads of tiles read memory
   const auto* left_step = reinterpret_cast<const Pairs*>(left);
   const auto* right_step = reinterpret_cast<const Pairs*>(right);
   float* const lower = c + tile_rows * stride;

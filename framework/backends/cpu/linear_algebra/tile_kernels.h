@@ -1,8 +1,8 @@
-// What AMX multiplies: tiles of 16 rows and 16 columns, in bf16 with sums in f32. An f32 is the sum of three bf16 here,
-// each with the next eight bits of its significand. Of the nine products of two such sums, the six largest are added
-// up; the others are below 2^-22 of the product. The sums then have smaller errors than those of f32, in which each
-// term is rounded to 24 bits (tests/framework/backends/cpu/tile_product_test.cpp). An element that is not finite makes
-// its results NaN, where f32 may give infinity. Parts below 2^-126 count as 0.
+// What AMX multiplies: tiles of 16 rows and 16 columns, in bf16 with sums in f32. An f32 is the sum of three bf16 here:
+// the nearest one, the one that is nearest to the rest, and the rest of that. Of the nine products of two such sums,
+// the six largest are added up; the others are together at most about 2^-24 of the product, by which f32 would round
+// it. An element that is not finite, or above 3.389e38, makes its results NaN or infinite. Parts and products below
+// 2^-126 count as 0: elements below 2^-110 have fewer digits.
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "framework/backends/cpu/linear_algebra/tile_kernels.h"
 #include "framework/backends/cpu/loops/parallel.h"
@@ -79,16 +80,22 @@ void multiply_block(const GemmShape& s, const TileOperand& streamed, const std::
                     std::int64_t k, float* c, bool adds) {
   const bool left_is_packed = packs_left(s);
   const std::int64_t packed_panels = panels_of(left_is_packed ? s.m : s.n);
-  parallel_for(panels_of(streamed.across), 1, [&](std::int64_t begin, std::int64_t end) {
+  // Where there are fewer panels than threads, several threads pack the same one, and multiply it by some of the
+  // others.
+  const std::int64_t streamed_panels = panels_of(streamed.across);
+  const std::int64_t shares = std::clamp<std::int64_t>(omp_get_max_threads() / streamed_panels, 1, packed_panels);
+  parallel_for(streamed_panels * shares, 1, [&](std::int64_t begin, std::int64_t end) {
     const TileScope scope;
     alignas(64) std::array<std::byte, max_panel_bytes> panel;
-    for (std::int64_t p = begin; p < end; ++p) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t p = item / shares;
+      const std::int64_t share = item % shares;
       pack_panel(streamed, left_is_packed ? OperandSide::right : OperandSide::left, p * panel_size, first_k, k,
                  panel.data());
       Prefetched next{.operand = streamed, .shares = packed_panels};
       next.operand.elements += (p + 1) * panel_size * streamed.across_stride + first_k * streamed.k_stride;
-      if (p + 1 == end) next.operand.elements = nullptr;
-      for (std::int64_t i = 0; i < packed_panels; ++i) {
+      if (shares > 1 || item + 1 == end) next.operand.elements = nullptr;
+      for (std::int64_t i = packed_panels * share / shares; i < packed_panels * (share + 1) / shares; ++i) {
         next.share = i;
         const std::byte* const whole = packed + i * panel_bytes(k);
         const std::int64_t row = panel_size * (left_is_packed ? i : p);
@@ -112,9 +119,11 @@ bool is_faster_on_tiles(const GemmShape& s, GemmTypes types) {
   // Below, most of the time goes into packing.
   constexpr std::int64_t min_size = 64;
   constexpr double min_terms = 8e6;
-  constexpr std::int64_t max_packed = 512;  // above, the packed operand does not stay in the cache
-  if (!(types == gemm_f32) || s.is_padded || s.alpha != 1 || (s.beta != 0 && s.beta != 1)) return false;
-  if (std::min({s.m, s.n, s.k}) < min_size || (packs_left(s) ? s.m : s.n) > max_packed) return false;
+  constexpr std::int64_t min_streamed = 256;  // panels for several threads
+  constexpr std::int64_t max_packed = 512;    // above, the packed operand does not stay in the cache
+  if (!(types == gemm_f32) || s.is_padded || s.alpha != 1) return false;
+  const auto [packed, streamed] = packs_left(s) ? std::pair(s.m, s.n) : std::pair(s.n, s.m);
+  if (std::min(packed, s.k) < min_size || packed > max_packed || streamed < min_streamed) return false;
   const double terms = static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
   return terms >= min_terms && has_tiles();
 }
@@ -131,6 +140,8 @@ void tile_product(int threads, const GemmShape& s, const float* a, const void* b
   const TileOperand right = right_operand(static_cast<const float*>(b), s.transpose_b, s.n, s.k);
   const bool left_is_packed = packs_left(s);
   const auto* packed = static_cast<const std::byte*>(b);
+  if (s.beta != 0 && s.beta != 1)
+    for (std::int64_t i = 0; i < s.m * s.n; ++i) c[i] *= static_cast<float>(s.beta);
   for_each_depth(left_is_packed ? s.m : s.n, s.k, [&](std::int64_t first, std::int64_t k) {
     if (!s.packs_b) {
       pack_panels(left_is_packed ? left : right, left_is_packed ? OperandSide::left : OperandSide::right, first, k,

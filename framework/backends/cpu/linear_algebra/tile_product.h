@@ -20,7 +20,7 @@ bool is_faster_on_tiles(const GemmShape& shape, GemmTypes types);
 /// Bytes of workspace.
 std::int64_t tile_needs(const GemmShape& shape);
 
-/// c = op(a) * op(b) + beta * c, where beta is 0 or 1; b is packed if the shape says so. No bit depends on the number
+/// c = op(a) * op(b) + beta * c; b is packed if the shape says so. No bit depends on the number
 /// of threads. `workspace` and a packed b are aligned to 64 bytes.
 void tile_product(int threads, const GemmShape& shape, const float* a, const void* b, float* c, std::byte* workspace);
 

@@ -27,7 +27,7 @@ namespace heddle {
 struct TcpPreamble {
   std::array<char, 8> program{'h', 'e', 'd', 'd', 'l', 'e', ' ', 'w'};
   /// Changes with the messages of the handshake and the rendezvous, and with the frames of the wire.
-  std::uint32_t protocol = 4;
+  std::uint32_t protocol = 5;
 
   bool is_of_this_program() const { return program == TcpPreamble().program; }
   bool is_of_this_protocol() const { return protocol == TcpPreamble().protocol; }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/error.h"
+#include "parallel/transports/processes/tcp/connected_ranks.h"
 #include "parallel/transports/processes/tcp/network_interface.h"
 #include "parallel/transports/processes/tcp/rendezvous_wait.h"
 #include "parallel/transports/processes/tcp/tcp_reply.h"
@@ -24,8 +25,9 @@ using Deadline = TcpSocket::Deadline;
 
 // For bytes that only have to cross the network.
 constexpr std::chrono::seconds reply_grace{10};
-// Between two questions whether rank 0 has assigned new ranks.
+// Between two questions whether rank 0 has assigned new ranks, also while this process tries to connect.
 constexpr std::chrono::milliseconds answer_interval{50};
+constexpr std::chrono::seconds connect_interval{1};
 
 double seconds_of(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -58,7 +60,7 @@ class Rendezvous {
     if (timeouts_.on_note) timeouts_.on_note(what);
   }
   void report_wait(const std::string& what) const { note(fmt::format("rank {} waits {}", launch_.rank, what)); }
-  /// Whether it is a job's restart that these processes meet for. Those that are left of them can restart it again.
+  /// Whether these processes meet because the job restarts. Those that are left can then restart it again.
   bool is_restart() const { return launch_.is_elastic && launch_.restarts > 0; }
   std::chrono::milliseconds timeout() const {
     return is_restart() ? std::min(timeouts_.timeout, timeouts_.restart_timeout) : timeouts_.timeout;
@@ -87,7 +89,7 @@ class Rendezvous {
   void check_hello(const TcpHello& hello, const TcpAddress& from) const;
   [[noreturn]] void restart_without_missing();
   void complete_restart();
-  bool has_completed(int p);
+  bool has_answer() const;
   void await_completion();
   void report_failure(TcpReply::Kind kind, std::string_view why);
   void receive_hellos();
@@ -102,9 +104,9 @@ class Rendezvous {
   std::optional<NetworkInterface> interface_;  // where it was chosen
   TcpSocket listening_;
   std::vector<TcpSocket> sockets_;
+  ConnectedRanks connected_{sockets_};
   std::vector<TcpHello> hellos_;
   std::set<int> ended_;                            // of a restart, while its processes meet
-  std::set<int> connected_;                        // to rank 0's knowledge, to all others
   std::optional<TcpListener::Incoming> incoming_;  // the last one, until it is accepted
 };
 
@@ -144,8 +146,9 @@ void Rendezvous::join_leader() {
     }
     accept_higher_ranks();
     if (is_restart()) send_reply(socket(0), TcpReply::Kind::complete, std::string_view());
-  } catch (const RankFailed&) {
-    if (!is_restart()) throw;  // else rank 0 has noticed the end of that rank, too, and assigns new ranks
+  } catch (const RankFailed& error) {
+    if (!is_restart()) throw;
+    if (!has_answer()) note(error.what());  // else rank 0 has noticed the end of that rank, too
   }
   if (is_restart()) await_completion();
 }
@@ -186,16 +189,15 @@ void Rendezvous::fill_own_hello() {
 }
 
 void Rendezvous::connect(int p, const TcpAddress& address, const std::string& peer) {
-  // In a restart, all listen by the time that rank 0 sends the list.
-  const bool must_listen = is_restart() && p > 0;
-  RendezvousWait wait(must_listen ? timeout() : timeouts_.timeout, timeouts_.note_after);
+  RendezvousWait wait(p > 0 ? timeout() : timeouts_.timeout, timeouts_.note_after);
   for (;;) {
     try {
-      socket(p) = must_listen ? TcpSocket::try_connect(address, wait.deadline())
-                              : TcpSocket::connect(address, peer, wait.next_stop());
-      if (!socket(p).is_open()) fail_disconnected(peer);
+      const Deadline end = std::min<Deadline>(wait.next_stop(), TcpSocket::Clock::now() + connect_interval);
+      socket(p) = TcpSocket::connect(address, peer, is_restart() && p > 0 ? end : wait.next_stop());
     } catch (const RankFailed&) {
-      if (must_listen || !wait.must_report()) throw;
+      if (p > 0 && has_answer()) throw;
+      if (TcpSocket::Clock::now() < wait.next_stop()) continue;
+      if (!wait.must_report()) throw;
       report_wait("for " + peer);
       continue;
     }
@@ -212,8 +214,11 @@ void Rendezvous::connect(int p, const TcpAddress& address, const std::string& pe
 /// False if the peer has closed the connection before it replied.
 bool Rendezvous::shake_hands(int p, const std::string& peer, Deadline end) {
   using Kind = HandshakeResult::Kind;
-  const HandshakeResult result = connecting_handshake(socket(p), secret_, end);
-  if (result.kind == Kind::late) fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(timeouts_.timeout));
+  const HandshakeResult result =
+      connecting_handshake(socket(p), secret_, end, [this, p] { return p > 0 && has_answer(); });
+  if (result.kind == Kind::cancelled) fail_disconnected(leader());
+  if (result.kind == Kind::late)
+    fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(p > 0 ? timeout() : timeouts_.timeout));
   if (!result.is_refusal()) return result.kind == Kind::done;
   const bool is_address_wrong = result.kind == Kind::other_program && p == 0;
   fail<InputError>("{}{} {}", is_address_wrong ? "MASTER_ADDR and MASTER_PORT: " : "", peer, in_words(result, secret_));
@@ -236,7 +241,7 @@ void Rendezvous::accept_higher_ranks() {
       if (!reject_stray(listener, *incoming)) accept(*std::move(incoming));
       continue;
     }
-    if (is_restart() && launch_.rank > 0 && !socket(0).is_peer_open()) fail_disconnected(leader());
+    if (has_answer()) fail_disconnected(leader());
     if (TcpSocket::Clock::now() < wait.next_stop()) continue;
     const std::string ranks = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
     if (wait.must_report()) {
@@ -314,37 +319,33 @@ void Rendezvous::check_hello(const TcpHello& hello, const TcpAddress& from) cons
 void Rendezvous::restart_without_missing() {
   std::vector<const TcpSocket*> others;
   for (int p = 1; p < launch_.size; ++p)
-    if (socket(p).is_open() && (socket(p).is_peer_open() || has_completed(p))) others.push_back(&socket(p));
+    if (connected_.is_there(p)) others.push_back(&socket(p));
   const int restarts = launch_.restarts + 1;
   throw RankAssigned(assignment(0, assign_ranks(others, restarts), restarts));
 }
 
 /// Waits until all are connected to each other, and tells them. Where one has ended, the others restart without it.
 void Rendezvous::complete_restart() {
-  const Deadline end = TcpSocket::Clock::now() + timeout() + reply_grace;
-  while (static_cast<int>(connected_.size()) < launch_.size - 1) {
+  const Deadline end = TcpSocket::Clock::now() + timeout();
+  for (std::vector<int> others = connected_.unconnected(); !others.empty(); others = connected_.unconnected()) {
     for (int p = 1; p < launch_.size; ++p)
-      if (!socket(p).is_peer_open() && !has_completed(p)) restart_without_missing();
+      if (!connected_.is_there(p)) restart_without_missing();
     if (TcpSocket::Clock::now() > end)
-      fail<RankFailed>("the processes that restart the job did not connect to each other within {} s",
-                       seconds_of(timeout() + reply_grace));
+      fail<RankFailed>("rank{} {} did not connect to the other processes that restart the job within {} s",
+                       others.size() == 1 ? "" : "s", fmt::join(others, ", "), seconds_of(timeout()));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (int p = 1; p < launch_.size; ++p) send_reply(socket(p), TcpReply::Kind::complete, std::string_view());
 }
 
-/// Whether that rank has said, now for the first time, that it is connected to all others.
-bool Rendezvous::has_completed(int p) {
-  if (connected_.contains(p)) return false;
-  const ReceivedReply reply = read_reply(socket(p), TcpSocket::Clock::now() + reply_grace, 0);
-  const bool has = reply.outcome == TcpSocket::Outcome::done && reply.header.kind == TcpReply::Kind::complete;
-  if (has) connected_.insert(p);
-  return has;
+/// Whether rank 0 of a restart has answered this process, before it is connected to all others, or has ended.
+bool Rendezvous::has_answer() const {
+  return is_restart() && launch_.rank > 0 && !sockets_.front().is_peer_open();
 }
 
 /// Rank 0 says that all are connected to each other, or assigns new ranks.
 void Rendezvous::await_completion() {
-  if (const std::optional<TcpAssignment> given = receive_reply(socket(0), leader(), {}, timeout() + 2 * reply_grace))
+  if (const std::optional<TcpAssignment> given = receive_reply(socket(0), leader(), {}, timeout() + reply_grace))
     throw RankAssigned(assignment(given->rank, given->size, given->restarts));
 }
 

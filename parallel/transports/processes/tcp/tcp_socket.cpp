@@ -217,7 +217,7 @@ bool TcpSocket::wait_for_reply(Deadline deadline, const std::function<bool()>& i
 
 bool TcpSocket::is_peer_open() const {
   pollfd state{descriptor_, POLLIN | POLLRDHUP, 0};
-  return ::poll(&state, 1, 0) == 0;
+  return ::poll(&state, 1, 0) <= 0;  // an interrupted call says nothing
 }
 
 bool TcpSocket::is_peer_silent() const {

@@ -93,7 +93,7 @@ TEST_CASE("tiles: products of f32 have no larger errors than sums in f32, with e
   if (lacks_tiles()) return;
   for (const bool transpose_a : {false, true})
     for (const bool transpose_b : {false, true})
-      for (const double beta : {0.0, 1.0})
+      for (const double beta : {0.0, 1.0, -2.0})
         for (const auto& [m, n, k] :
              {std::array<std::int64_t, 3>{64, 96, 128}, {67, 131, 97}, {150, 70, 613}, {33, 1, 1}}) {
           const GemmShape shape{
@@ -117,7 +117,7 @@ TEST_CASE("tiles: no bit depends on the number of threads, and neighbours in c s
   const std::vector<float> a = draws(shape.m * shape.k, 1), b = draws(shape.k * shape.n, 2);
   std::vector<float> c(static_cast<std::size_t>(shape.m * shape.n) + 8, 7);
   const std::vector<float> alone = product_on_tiles(shape, a, b, c);
-  CHECK(product_on_tiles(shape, a, b, c, 3) == alone);
+  for (const int threads : {3, 40}) CHECK(product_on_tiles(shape, a, b, c, threads) == alone);
   for (std::size_t i = alone.size() - 8; i < alone.size(); ++i) CHECK(alone[i] == 7);
 }
 
@@ -144,7 +144,8 @@ TEST_CASE("tiles: which products are faster on them") {
   CHECK(cpu::is_faster_on_tiles(logits, gemm_f32) == cpu::has_tiles());
   CHECK_FALSE(cpu::is_faster_on_tiles(logits, {DType::bf16, DType::f32}));
   CHECK_FALSE(cpu::is_faster_on_tiles({.m = 8, .n = 1024, .k = 512}, gemm_f32));
-  CHECK_FALSE(cpu::is_faster_on_tiles({.m = 64, .n = 128, .k = 192}, gemm_f32));
+  CHECK_FALSE(cpu::is_faster_on_tiles({.m = 64, .n = 256, .k = 192}, gemm_f32));
+  CHECK_FALSE(cpu::is_faster_on_tiles({.m = 64, .n = 128, .k = 4096}, gemm_f32));
   CHECK_FALSE(cpu::is_faster_on_tiles({.m = 2048, .n = 1024, .k = 512}, gemm_f32));
   CHECK_FALSE(cpu::is_faster_on_tiles({.m = 256, .n = 1024, .k = 512, .alpha = 2}, gemm_f32));
 }
