@@ -23,7 +23,8 @@ def restarts(folder):
 class ElasticFaults(Faults):
     elastic_names = ("rank_killed", "leader_killed", "two_killed", "leader_lost", "new_leader_lost", "spare_lost", "spare_stopped",
                      "resumed_and_lost", "other_experiment", "terminated_while_restarting",
-                     "lost_on_full_disk", "lost_while_meeting")
+                     "lost_on_full_disk", "lost_while_meeting",
+                     "spare_lost_early")
     whole = {}
 
     def started(self, *options, ranks=RANKS, out=None):
@@ -118,6 +119,21 @@ class ElasticFaults(Faults):
         expect(codes == [0] * 2 + [-signal.SIGKILL] * 2, f"{codes}: {job.errors()}")
         expect("rank 2: its process has ended, and this variant does not need it" in job.error(0), job.error(0))
         return self.went_on_with_two(job, RANKS - 1)
+
+    def spare_lost_early(self):
+        """the same, and the process is lost within 20 ms after the others have met again"""
+        job = self.started("--elastic", "--set", "elastic.wait=0")
+        job.wait_for_step(self.some_step())
+        program = job.program(RANKS - 2)
+        self.lose(job, RANKS - 1)
+        job.wait_for_words("restart 1 with 3 processes")
+        time.sleep(self.rng.uniform(0, 0.02))
+        job.processes[RANKS - 2].kill()
+        os.kill(program, signal.SIGKILL)
+        codes = job.codes()
+        expect(codes == [0] * 2 + [-signal.SIGKILL] * 2, f"{codes}: {job.errors()}")
+        expect(losses(job.out).keys() == self.reference().keys(), "steps are missing")
+        return True, max(restart["seconds"] for restart in restarts(job.out))
 
     def other_experiment(self):
         """a lost rank of an elastic job is started again with another experiment, which is refused, and then with the right one"""

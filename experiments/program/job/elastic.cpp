@@ -274,15 +274,15 @@ void restart_unprepared(Job& job, const ElasticConfig& config, int preferred_ran
 VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, int preferred_ranks,
                              const std::filesystem::path& results, Interruption& interruption, std::ostream& all,
                              const std::function<VariantResult()>& run) {
-  const auto goes_on = [&] { return interruption.signal == 0 && can_go_on(job, config, ranks, all); };
+  const auto goes_on = [&](int needed) { return interruption.signal == 0 && can_go_on(job, config, needed, all); };
   std::optional<VariantResult> result;
   std::string why;
   try {
     result = run();
-    if (result->status != VariantResult::Status::failed || !goes_on()) return *std::move(result);
+    if (result->status != VariantResult::Status::failed || !goes_on(ranks)) return *std::move(result);
     why = result->error;
   } catch (const RankFailed& error) {
-    if (!goes_on()) throw;
+    if (!goes_on(job.size())) throw;  // not within the training: there all processes are needed
     why = error.what();
   }
   InterruptionSignals::set_then("this process does not restart");

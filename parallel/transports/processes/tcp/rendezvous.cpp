@@ -189,7 +189,8 @@ void Rendezvous::fill_own_hello() {
 }
 
 void Rendezvous::connect(int p, const TcpAddress& address, const std::string& peer) {
-  RendezvousWait wait(p > 0 ? timeout() : timeouts_.timeout, timeouts_.note_after);
+  // The rank 0 of a restart may run its program again later than this process.
+  RendezvousWait wait(is_restart() && p == 0 ? timeout() + reply_grace : timeout(), timeouts_.note_after);
   for (;;) {
     try {
       const Deadline end = std::min<Deadline>(wait.next_stop(), TcpSocket::Clock::now() + connect_interval);
@@ -217,8 +218,7 @@ bool Rendezvous::shake_hands(int p, const std::string& peer, Deadline end) {
   const HandshakeResult result =
       connecting_handshake(socket(p), secret_, end, [this, p] { return p > 0 && has_answer(); });
   if (result.kind == Kind::cancelled) fail_disconnected(leader());
-  if (result.kind == Kind::late)
-    fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(p > 0 ? timeout() : timeouts_.timeout));
+  if (result.kind == Kind::late) fail<RankFailed>("{} did not answer within {} s", peer, seconds_of(timeout()));
   if (!result.is_refusal()) return result.kind == Kind::done;
   const bool is_address_wrong = result.kind == Kind::other_program && p == 0;
   fail<InputError>("{}{} {}", is_address_wrong ? "MASTER_ADDR and MASTER_PORT: " : "", peer, in_words(result, secret_));
