@@ -282,7 +282,7 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, i
     if (result->status != VariantResult::Status::failed || !goes_on(ranks)) return *std::move(result);
     why = result->error;
   } catch (const RankFailed& error) {
-    if (!goes_on(job.size())) throw;  // not within the training: there all processes are needed
+    if (!goes_on(job.size())) throw;  // outside of the training, all processes are needed
     why = error.what();
   }
   InterruptionSignals::set_then("this process does not restart");

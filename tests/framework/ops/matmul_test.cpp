@@ -69,20 +69,23 @@ TEST_CASE("matmul: empty operands") {
   CHECK(c.to_host<float>() == std::vector<float>(4, 10.0F));
 }
 
+/// a [m, k] * op(b) + beta * c [m, n] of drawn values; b is packed for `packed_rows` rows of a, unless that is 0.
+Tensor product_of_draws(Device& device, DType dtype, bool transpose, std::int64_t m, std::int64_t n, std::int64_t k,
+                        double beta, std::int64_t packed_rows) {
+  const Tensor a = test::tensor(device, {m, k}, draw(m * k, 1), dtype);
+  const Tensor b = test::tensor(device, transpose ? Shape{n, k} : Shape{k, n}, draw(k * n, 2), dtype);
+  Tensor c = test::tensor(device, {m, n}, draw(m * n, 3), dtype);
+  if (packed_rows > 0)
+    PackedOperand(b, transpose, packed_rows, 2).multiply(a, beta, c);
+  else
+    gemm(a, false, b, transpose, 1, beta, c);
+  return c;
+}
+
 TEST_CASE("A packed operand gives gemm's products, also with different numbers of rows, and is planned to the byte") {
   constexpr std::int64_t rows = 96;
   const auto multiply = [](Device& device, DType dtype, bool transpose, std::int64_t m, double beta, bool packs) {
-    const std::int64_t n = 70;
-    const std::int64_t k = 40;
-    const Shape shape = transpose ? Shape{n, k} : Shape{k, n};
-    const Tensor a = test::tensor(device, {m, k}, draw(m * k, 1), dtype);
-    const Tensor b = test::tensor(device, shape, draw(k * n, 2), dtype);
-    Tensor c = test::tensor(device, {m, n}, draw(m * n, 3), dtype);
-    if (packs)
-      PackedOperand(b, transpose, rows, 2).multiply(a, beta, c);
-    else
-      gemm(a, false, b, transpose, 1, beta, c);
-    return c;
+    return product_of_draws(device, dtype, transpose, m, 70, 40, beta, packs ? rows : 0);
   };
   for (const auto& [dtype, tolerance] :
        {std::pair{DType::f64, 1e-13}, {DType::f32, 1e-5}, {DType::bf16, 0.1}, {DType::f16, 0.02}})
@@ -106,16 +109,8 @@ TEST_CASE("A packed operand gives gemm's products, also with different numbers o
 
 TEST_CASE("gemm: products that a CPU with AMX computes on tiles, also with a packed operand, planned to the byte") {
   const auto multiply = [](Device& device, DType dtype, bool transpose, std::int64_t n, double beta, bool packs) {
-    const std::int64_t m = 260;
-    const std::int64_t k = 300;
-    const Tensor a = test::tensor(device, {m, k}, draw(m * k, 1), dtype);
-    const Tensor b = test::tensor(device, transpose ? Shape{n, k} : Shape{k, n}, draw(k * n, 2), dtype);
-    Tensor c = test::tensor(device, {m, n}, draw(m * n, 3), dtype);
-    if (packs)
-      PackedOperand(b, transpose, m, 2).multiply(a, beta, c);
-    else
-      gemm(a, false, b, transpose, 1, beta, c);
-    return c;
+    constexpr std::int64_t m = 260;
+    return product_of_draws(device, dtype, transpose, m, n, 300, beta, packs ? m : 0);
   };
   for (const std::int64_t n : {130, 500})
     for (const bool transpose : {false, true})

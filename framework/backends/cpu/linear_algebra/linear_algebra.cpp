@@ -70,21 +70,23 @@ void gemm_widened(Context& context, const GemmShape& s, const Tensor& a, const T
   narrow(wide_c, c);
 }
 
-void multiply(Context& context, const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c, void* scratch) {
+/// `workspace` is undefined if the product needs none.
+void multiply(Context& context, const GemmShape& s, const Tensor& a, const Tensor& b, Tensor& c,
+              const Tensor& workspace) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return scale(s.beta, c);
+  std::byte* const scratch = workspace.defined() ? workspace.as<std::byte>() : nullptr;
   if (is_faster_on_tiles(s, {a.dtype(), c.dtype()})) {
-    tile_product(context.threads(), s, a.as<float>(), b.as<float>(), c.as<float>(), static_cast<std::byte*>(scratch));
+    tile_product(context.threads(), s, a.as<float>(), b.data(), c.as<float>(), scratch);
   } else if (is_faster_padded(s, {a.dtype(), c.dtype()})) {
-    padded_product(context.onednn(), context.gemms(), s, a.as<float>(), b.as<float>(), c.as<float>(),
-                   static_cast<std::byte*>(scratch));
+    padded_product(context.onednn(), context.gemms(), s, a.as<float>(), b.as<float>(), c.as<float>(), scratch);
   } else if (const GemmPrimitive* const found = context.gemms().find(s, {a.dtype(), c.dtype()})) {
     found->run(context.onednn(), a.data(), b.data(), c.data(), scratch);
   } else if (a.dtype() == DType::f64) {
     const ThreadTeam team(context.threads());
     serial_product(s, a.as<double>(), b.as<double>(), c.as<double>());
   } else {
-    gemm_widened(context, s, a, b, c, static_cast<std::byte*>(scratch));
+    gemm_widened(context, s, a, b, c, scratch);
   }
 }
 
@@ -97,8 +99,7 @@ namespace heddle {
 template <>
 void LinearAlgebraKernelsOn<cpu::Context>::gemm(const MatrixProduct& product, Tensor& c, Tensor& workspace) const {
   const cpu::ProductTime time(context_.product_seconds());
-  cpu::multiply(context_, cpu::shape_of(product, c), product.a, product.b, c,
-                workspace.defined() ? workspace.data() : nullptr);
+  cpu::multiply(context_, cpu::shape_of(product, c), product.a, product.b, c, workspace);
   cpu::add_bias(product.bias, c);
 }
 
@@ -133,12 +134,7 @@ template <>
 void LinearAlgebraKernelsOn<cpu::Context>::packed_gemm(const Tensor& a, const Tensor& packed, double beta, Tensor& c,
                                                        Tensor& workspace) const {
   const cpu::ProductTime time(context_.product_seconds());
-  const cpu::GemmShape shape = cpu::packed_shape(a, beta, c);
-  if (cpu::is_faster_on_tiles(shape, {a.dtype(), c.dtype()}))
-    return cpu::tile_product(context_.threads(), shape, a.as<float>(), packed.data(), c.as<float>(),
-                             workspace.defined() ? static_cast<std::byte*>(workspace.data()) : nullptr);
-  const cpu::GemmPrimitive& product = cpu::packed_product(context_, shape, c.dtype());
-  product.run(context_.onednn(), a.data(), packed.data(), c.data(), workspace.defined() ? workspace.data() : nullptr);
+  cpu::multiply(context_, cpu::packed_shape(a, beta, c), a, packed, c, workspace);
 }
 
 template <>

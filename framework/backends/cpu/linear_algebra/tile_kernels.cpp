@@ -16,7 +16,6 @@ namespace {
 
 constexpr int parts = 3;
 constexpr std::int64_t tile_rows = 16;
-constexpr std::int64_t tile_terms = 32;                      // of k
 constexpr std::int64_t tile_vectors = 16;                    // of 64 bytes
 constexpr std::int64_t part_vectors = 2 * tile_vectors;      // the two tiles of a panel
 constexpr std::int64_t step_vectors = parts * part_vectors;  // of tile_terms terms of a panel
@@ -29,6 +28,7 @@ struct alignas(64) TileConfiguration {
   std::array<std::uint8_t, 16> rows{16, 16, 16, 16, 16, 16, 16, 16};
 };
 constexpr TileConfiguration configuration{};
+static_assert(panel_bytes(tile_terms) == step_vectors * 64);
 
 // Vectors of 64 bytes; a pair is two bf16.
 using Floats = float __attribute__((vector_size(64)));
@@ -40,8 +40,9 @@ HEDDLE_TILES inline Floats load(const float* from) {
   return x;
 }
 
-/// The nearest bf16; of two, the larger one. A NaN with all bits set may become 0; its rest stays a NaN.
-HEDDLE_TILES inline Pairs nearest_half(const Floats& x) {
+/// The nearest bf16, as an f32; of two, the one farther from 0. A NaN with all bits set may become 0; its rest stays a
+/// NaN.
+HEDDLE_TILES inline Pairs nearest_bf16(const Floats& x) {
   return (reinterpret_cast<Pairs>(x) + 0x8000U) & 0xffff0000U;
 }
 
@@ -49,41 +50,53 @@ HEDDLE_TILES inline Pairs truncated(const Floats& x) {
   return reinterpret_cast<Pairs>(x) & 0xffff0000U;
 }
 
-/// Of two vectors of bf16, each followed by 0: an element of a, then one of b.
+/// Pairs of an element of a and one of b, whose elements are bf16 written as f32.
 HEDDLE_TILES inline Pairs in_pairs(const Pairs& a, const Pairs& b) {
   return (a >> 16) | b;
 }
 
-/// Transposes 16 x 16 elements of 4 bytes: first blocks of 4 x 4 within lanes of 16 bytes, then the lanes.
+// The shuffles of a transposition, each of two vectors. The first four work within lanes of 16 bytes.
+HEDDLE_TILES inline Floats low_elements(const Floats& a, const Floats& b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+}
+HEDDLE_TILES inline Floats high_elements(const Floats& a, const Floats& b) {
+  return __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+}
+HEDDLE_TILES inline Floats low_halves(const Floats& a, const Floats& b) {
+  return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+}
+HEDDLE_TILES inline Floats high_halves(const Floats& a, const Floats& b) {
+  return __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+}
+HEDDLE_TILES inline Floats even_lanes(const Floats& a, const Floats& b) {
+  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+}
+HEDDLE_TILES inline Floats odd_lanes(const Floats& a, const Floats& b) {
+  return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+
+/// Transposes 16 x 16 elements: first blocks of 4 x 4, then the lanes that hold their rows.
 HEDDLE_TILES inline void transpose(Floats* rows) {
   Floats t[16];
   for (int i = 0; i < 16; i += 4) {
-    const Floats low =
-        __builtin_shufflevector(rows[i], rows[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-    const Floats high =
-        __builtin_shufflevector(rows[i], rows[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-    const Floats low2 =
-        __builtin_shufflevector(rows[i + 2], rows[i + 3], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-    const Floats high2 =
-        __builtin_shufflevector(rows[i + 2], rows[i + 3], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-    t[i] = __builtin_shufflevector(low, low2, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-    t[i + 1] = __builtin_shufflevector(low, low2, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-    t[i + 2] = __builtin_shufflevector(high, high2, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-    t[i + 3] = __builtin_shufflevector(high, high2, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+    const Floats low = low_elements(rows[i], rows[i + 1]);
+    const Floats high = high_elements(rows[i], rows[i + 1]);
+    const Floats low2 = low_elements(rows[i + 2], rows[i + 3]);
+    const Floats high2 = high_elements(rows[i + 2], rows[i + 3]);
+    t[i] = low_halves(low, low2);
+    t[i + 1] = high_halves(low, low2);
+    t[i + 2] = low_halves(high, high2);
+    t[i + 3] = high_halves(high, high2);
   }
   for (int j = 0; j < 4; ++j) {
-    const Floats even =
-        __builtin_shufflevector(t[j], t[j + 4], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
-    const Floats odd =
-        __builtin_shufflevector(t[j], t[j + 4], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-    const Floats even2 =
-        __builtin_shufflevector(t[j + 8], t[j + 12], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
-    const Floats odd2 =
-        __builtin_shufflevector(t[j + 8], t[j + 12], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-    rows[j] = __builtin_shufflevector(even, even2, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
-    rows[j + 4] = __builtin_shufflevector(odd, odd2, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
-    rows[j + 8] = __builtin_shufflevector(even, even2, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-    rows[j + 12] = __builtin_shufflevector(odd, odd2, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    const Floats even = even_lanes(t[j], t[j + 4]);
+    const Floats odd = odd_lanes(t[j], t[j + 4]);
+    const Floats even2 = even_lanes(t[j + 8], t[j + 12]);
+    const Floats odd2 = odd_lanes(t[j + 8], t[j + 12]);
+    rows[j] = even_lanes(even, even2);
+    rows[j + 4] = even_lanes(odd, odd2);
+    rows[j + 8] = odd_lanes(even, even2);
+    rows[j + 12] = odd_lanes(odd, odd2);
   }
 }
 
@@ -108,8 +121,8 @@ HEDDLE_TILES inline void pack_tile(const float* from, std::int64_t stride, Pairs
 #pragma GCC unroll 3
     for (int part = 0; part < parts; ++part) {
       // The last parts have no more digits, and may be NaN.
-      const Pairs near_a = part + 1 < parts ? nearest_half(a) : truncated(a);
-      const Pairs near_b = part + 1 < parts ? nearest_half(b) : truncated(b);
+      const Pairs near_a = part + 1 < parts ? nearest_bf16(a) : truncated(a);
+      const Pairs near_b = part + 1 < parts ? nearest_bf16(b) : truncated(b);
       to[part * part_vectors + i] = in_pairs(near_a, near_b);
       a -= reinterpret_cast<Floats>(near_a);
       b -= reinterpret_cast<Floats>(near_b);
@@ -167,10 +180,6 @@ HEDDLE_TILES void restore_tiles(const std::byte* before) {
 }
 
 }  // namespace
-
-std::int64_t panel_bytes(std::int64_t k) {
-  return (k + tile_terms - 1) / tile_terms * step_vectors * 64;
-}
 
 void pack_panel(const TileOperand& operand, OperandSide side, std::int64_t first, std::int64_t first_k, std::int64_t k,
                 std::byte* panel) {

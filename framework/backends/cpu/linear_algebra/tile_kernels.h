@@ -13,6 +13,12 @@ namespace heddle::cpu {
 
 /// Rows of the left operand, or columns of the right one, that are packed and multiplied together: two tiles.
 inline constexpr std::int64_t panel_size = 32;
+/// Terms of k in one tile.
+inline constexpr std::int64_t tile_terms = 32;
+/// Bytes of a packed panel with k terms: three bf16 for each element.
+constexpr std::int64_t panel_bytes(std::int64_t k) {
+  return 3 * 2 * panel_size * ((k + tile_terms - 1) / tile_terms * tile_terms);
+}
 
 /// An f32 operand in memory. `across` runs over the rows of a left operand and the columns of a right one, and k over
 /// the terms of a sum. One of both strides is 1.
@@ -24,9 +30,6 @@ struct TileOperand {
 };
 
 enum class OperandSide { left, right };
-
-/// Bytes of a packed panel with k terms.
-std::int64_t panel_bytes(std::int64_t k);
 
 /// Packs the elements from `first` and `first_k`, as many as there are, at most a panel of k terms; the rest is 0.
 /// `panel` is aligned to 64 bytes.

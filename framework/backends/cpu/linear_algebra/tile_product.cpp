@@ -12,24 +12,22 @@ namespace heddle::cpu {
 namespace {
 
 constexpr std::int64_t max_depth = 512;
-constexpr std::size_t max_panel_bytes = 6 * panel_size * max_depth;
 
 std::int64_t panels_of(std::int64_t across) {
   return (across + panel_size - 1) / panel_size;
 }
 
 /// The terms that are multiplied together: so many that the packed operand stays in the cache of a core (2 MiB).
-std::int64_t depth_for(std::int64_t packed_across) {
+std::int64_t depth_for(std::int64_t across) {
   constexpr std::int64_t cached_bytes = std::int64_t{1} << 20;
-  constexpr std::int64_t tile_terms = 32;
-  const std::int64_t depth = cached_bytes / (6 * panel_size * panels_of(packed_across));
-  return std::clamp(depth / tile_terms * tile_terms, 4 * tile_terms, max_depth);
+  const std::int64_t tiles = cached_bytes / (panels_of(across) * panel_bytes(tile_terms));
+  return std::clamp(tiles * tile_terms, 4 * tile_terms, max_depth);
 }
 
 /// body(first term, terms) for each block of k.
 template <class F>
-void for_each_depth(std::int64_t packed_across, std::int64_t k, F body) {
-  const std::int64_t depth = depth_for(packed_across);
+void for_each_depth(std::int64_t across, std::int64_t k, F body) {
+  const std::int64_t depth = depth_for(across);
   for (std::int64_t first = 0; first < k; first += depth) body(first, std::min(depth, k - first));
 }
 
@@ -50,6 +48,11 @@ TileOperand right_operand(const float* b, bool transpose, std::int64_t n, std::i
 
 bool packs_left(const GemmShape& s) {
   return !s.packs_b && s.m <= s.n;
+}
+
+/// The rows or columns of the packed operand.
+std::int64_t packed_across(const GemmShape& s) {
+  return packs_left(s) ? s.m : s.n;
 }
 
 /// A block of the result, which at its edges is less than 32 x 32.
@@ -79,14 +82,14 @@ void multiply_into(const std::byte* left, const std::byte* right, std::int64_t k
 void multiply_block(const GemmShape& s, const TileOperand& streamed, const std::byte* packed, std::int64_t first_k,
                     std::int64_t k, float* c, bool adds) {
   const bool left_is_packed = packs_left(s);
-  const std::int64_t packed_panels = panels_of(left_is_packed ? s.m : s.n);
+  const std::int64_t packed_panels = panels_of(packed_across(s));
   // Where there are fewer panels than threads, several threads pack the same one, and multiply it by some of the
   // others.
   const std::int64_t streamed_panels = panels_of(streamed.across);
   const std::int64_t shares = std::clamp<std::int64_t>(omp_get_max_threads() / streamed_panels, 1, packed_panels);
   parallel_for(streamed_panels * shares, 1, [&](std::int64_t begin, std::int64_t end) {
     const TileScope scope;
-    alignas(64) std::array<std::byte, max_panel_bytes> panel;
+    alignas(64) std::array<std::byte, panel_bytes(max_depth)> panel;
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t p = item / shares;
       const std::int64_t share = item % shares;
@@ -130,7 +133,7 @@ bool is_faster_on_tiles(const GemmShape& s, GemmTypes types) {
 
 std::int64_t tile_needs(const GemmShape& s) {
   if (s.packs_b) return 0;
-  const std::int64_t across = std::min(s.m, s.n);
+  const std::int64_t across = packed_across(s);
   return panels_of(across) * panel_bytes(std::min(s.k, depth_for(across)));
 }
 
@@ -142,7 +145,7 @@ void tile_product(int threads, const GemmShape& s, const float* a, const void* b
   const auto* packed = static_cast<const std::byte*>(b);
   if (s.beta != 0 && s.beta != 1)
     for (std::int64_t i = 0; i < s.m * s.n; ++i) c[i] *= static_cast<float>(s.beta);
-  for_each_depth(left_is_packed ? s.m : s.n, s.k, [&](std::int64_t first, std::int64_t k) {
+  for_each_depth(packed_across(s), s.k, [&](std::int64_t first, std::int64_t k) {
     if (!s.packs_b) {
       pack_panels(left_is_packed ? left : right, left_is_packed ? OperandSide::left : OperandSide::right, first, k,
                   workspace);

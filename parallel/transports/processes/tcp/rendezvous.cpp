@@ -33,6 +33,11 @@ double seconds_of(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
+/// `rank 1`, `ranks 1, 3`.
+std::string names_of(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
 class Rendezvous {
  public:
   Rendezvous(const Launch& launch, const RendezvousAddress& address, const RendezvousTimeouts& timeouts,
@@ -90,9 +95,8 @@ class Rendezvous {
   [[noreturn]] void restart_without_missing();
   void complete_restart();
   bool has_answer() const;
-  void await_completion();
   void report_failure(TcpReply::Kind kind, std::string_view why);
-  void receive_hellos();
+  void await_reply(std::span<std::byte> hellos, std::chrono::milliseconds timeout);
   void check_hellos(const TcpHello& mine) const;
   TcpAddress reachable(TcpAddress address) const;
 
@@ -137,7 +141,8 @@ void Rendezvous::join_leader() {
   // By a loopback address rank 0 is on this machine, where it listens at the chosen interface.
   if (interface_ && is_loopback(leader_address_)) leader_address_.host = interface_->host;
   connect(0, leader_address_, leader());
-  receive_hellos();
+  // Rank 0 may wait for the last rank for as long as this process waited for rank 0.
+  await_reply(std::as_writable_bytes(std::span(hellos_)), timeouts_.timeout + reply_grace);
   check_hellos(mine);
   try {
     for (int p = 1; p < launch_.rank; ++p) {
@@ -150,7 +155,7 @@ void Rendezvous::join_leader() {
     if (!is_restart()) throw;
     if (!has_answer()) note(error.what());  // else rank 0 has noticed the end of that rank, too
   }
-  if (is_restart()) await_completion();
+  if (is_restart()) await_reply({}, timeout() + reply_grace);
 }
 
 RendezvousResult Rendezvous::result() {
@@ -243,7 +248,7 @@ void Rendezvous::accept_higher_ranks() {
     }
     if (has_answer()) fail_disconnected(leader());
     if (TcpSocket::Clock::now() < wait.next_stop()) continue;
-    const std::string ranks = fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+    const std::string ranks = names_of(missing);
     if (wait.must_report()) {
       report_wait((launch_.rank == 0 ? "at " + to_string(address_) + " for " : "for ") + ranks +
                   listener.last_rejection());
@@ -331,8 +336,8 @@ void Rendezvous::complete_restart() {
     for (int p = 1; p < launch_.size; ++p)
       if (!connected_.is_there(p)) restart_without_missing();
     if (TcpSocket::Clock::now() > end)
-      fail<RankFailed>("rank{} {} did not connect to the other processes that restart the job within {} s",
-                       others.size() == 1 ? "" : "s", fmt::join(others, ", "), seconds_of(timeout()));
+      fail<RankFailed>("{} did not connect to the other processes that restart the job within {} s", names_of(others),
+                       seconds_of(timeout()));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (int p = 1; p < launch_.size; ++p) send_reply(socket(p), TcpReply::Kind::complete, std::string_view());
@@ -343,22 +348,15 @@ bool Rendezvous::has_answer() const {
   return is_restart() && launch_.rank > 0 && !sockets_.front().is_peer_open();
 }
 
-/// Rank 0 says that all are connected to each other, or assigns new ranks.
-void Rendezvous::await_completion() {
-  if (const std::optional<TcpAssignment> given = receive_reply(socket(0), leader(), {}, timeout() + reply_grace))
-    throw RankAssigned(assignment(given->rank, given->size, given->restarts));
-}
-
 void Rendezvous::report_failure(TcpReply::Kind kind, std::string_view why) {
   if (incoming_ && incoming_->socket.is_open()) send_reply(incoming_->socket, kind, why);
   for (const TcpSocket& other : sockets_)
     if (other.is_open()) send_reply(other, kind, why);
 }
 
-void Rendezvous::receive_hellos() {
-  // Rank 0 may wait for the last rank for as long as this process waited for rank 0.
-  if (const std::optional<TcpAssignment> given = receive_reply(
-          socket(0), leader(), std::as_writable_bytes(std::span(hellos_)), timeouts_.timeout + reply_grace))
+/// Waits for the reply of rank 0; see receive_reply.
+void Rendezvous::await_reply(std::span<std::byte> hellos, std::chrono::milliseconds timeout) {
+  if (const std::optional<TcpAssignment> given = receive_reply(socket(0), leader(), hellos, timeout))
     throw RankAssigned(assignment(given->rank, given->size, given->restarts));
 }
 
