@@ -1,5 +1,7 @@
 #include "layers/inference_graph.h"
 
+#include <fmt/format.h>
+
 #include "framework/error.h"
 #include "layers/model_spec.h"
 
@@ -22,14 +24,40 @@ InferenceGraph::InferenceGraph(const ModelSpec& model) {
     values.push_back(application.layer->write(*this, application.name, {inputs, samples}));
     for (std::size_t i = first; i < tensors_.size(); ++i) tensors_[i].application = values.size() - 2;
   }
-  node("embedding", "Identity", {values.back().name});
+  embedding_image_ = values.back().image;
+  append("embedding", "Identity", {in_our_order(values.back())}, {});
 }
 
 std::string InferenceGraph::node(const std::string& output, const std::string& op, std::vector<std::string> inputs,
                                  std::map<std::string, InferenceAttribute> attributes) {
+  std::string name = output;
+  for (int copy = 2; !values_.insert(name).second; ++copy) name = fmt::format("{}:{}", output, copy);
+  append(name, op, std::move(inputs), std::move(attributes));
+  return name;
+}
+
+void InferenceGraph::append(const std::string& output, const std::string& op, std::vector<std::string> inputs,
+                            std::map<std::string, InferenceAttribute> attributes) {
   read_.insert(inputs.begin(), inputs.end());
   nodes_.push_back({op, std::move(inputs), output, std::move(attributes)});
-  return output;
+}
+
+InferenceValue InferenceGraph::sum(const std::string& output, const InferenceValue& a, const InferenceValue& b) {
+  if (a.image == b.image) return {node(output, "Add", {a.name, b.name}), a.image};
+  return {node(output, "Add", {in_our_order(a), in_our_order(b)})};
+}
+
+std::string InferenceGraph::in_our_order(const InferenceValue& value) {
+  if (!value.image || value.image->channels == 1 || value.image->height * value.image->width == 1) return value.name;
+  const InferenceTensor elements{"", {value.image->size()}, value.image};
+  const auto size = static_cast<std::size_t>(value.image->size());
+  std::vector<std::int64_t> indices(size);
+  elements.for_each_element(
+      size, [&](std::size_t ours, std::size_t torch) { indices[ours] = static_cast<std::int64_t>(torch); });
+  const std::string list =
+      fmt::format("order:{}x{}x{}", value.image->height, value.image->width, value.image->channels);
+  index_lists_[list] = std::move(indices);
+  return node(value.name + ".ordered", "Gather", {value.name, list}, {{"axis", std::int64_t{1}}});
 }
 
 std::string InferenceGraph::tensor(InferenceTensor tensor) {
@@ -38,7 +66,7 @@ std::string InferenceGraph::tensor(InferenceTensor tensor) {
 }
 
 std::string InferenceGraph::constant(const std::string& name, float value) {
-  const std::string own = "constant:" + name;  // layers have other names
+  const std::string own = "constant:" + name;
   constants_[own] = value;
   return own;
 }

@@ -92,20 +92,36 @@ class InferenceGraph {
   bool reads(const std::string& tensor) const { return read_.contains(tensor); }
   /// Scalars, by their names.
   const std::map<std::string, float>& constants() const { return constants_; }
+  /// Lists of indices, by their names.
+  const std::map<std::string, std::vector<std::int64_t>>& index_lists() const { return index_lists_; }
+  /// The image, if the model ends with a flattened one. The graph brings the embedding into our order; the same layers
+  /// in PyTorch give it in theirs.
+  const std::optional<ImageShape>& embedding_image() const { return embedding_image_; }
 
   // For the layers.
-  /// Appends an operator, and returns the name of its output.
+  /// Appends an operator, and returns the name of its output: `output`, or one like it if another output is called
+  /// that.
   std::string node(const std::string& output, const std::string& op, std::vector<std::string> inputs,
                    std::map<std::string, InferenceAttribute> attributes = {});
+  /// Appends the sum of two values, whose elements may be in different orders.
+  InferenceValue sum(const std::string& output, const InferenceValue& a, const InferenceValue& b);
   /// Declares a tensor, and returns its name.
   std::string tensor(InferenceTensor tensor);
   std::string constant(const std::string& name, float value);
 
  private:
+  /// Returns the name of the value with its elements in our order.
+  std::string in_our_order(const InferenceValue& value);
+  void append(const std::string& output, const std::string& op, std::vector<std::string> inputs,
+              std::map<std::string, InferenceAttribute> attributes);
+
   std::vector<InferenceTensor> tensors_;
   std::vector<InferenceNode> nodes_;
   std::set<std::string> read_;  // the inputs of all nodes
+  std::set<std::string> values_{"input", "embedding"};
   std::map<std::string, float> constants_;
+  std::map<std::string, std::vector<std::int64_t>> index_lists_;
+  std::optional<ImageShape> embedding_image_;
 };
 
 /// What a layer gets to write itself into a graph.

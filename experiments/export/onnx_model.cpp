@@ -1,6 +1,8 @@
 #include "experiments/export/onnx_model.h"
 
+#include <array>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 #include <onnx/onnx_pb.h>
@@ -66,14 +68,14 @@ class OnnxModel {
     describe_value(*graph().add_output(), "embedding", {model.embedding});
     const std::string input = options.takes_pixels ? add_preprocessing() : "input";
     for (const auto& [name, value] : model.graph.constants()) add_tensor(name, {}, {&value, 1});
+    for (const auto& [name, indices] : model.graph.index_lists()) add_indices(name, indices);
     for (const InferenceTensor& tensor : model.graph.tensors())
       if (model.graph.reads(tensor.name))
         add_tensor(tensor.name, tensor.operand.value_or(tensor.shape), model.elements.at(tensor.name));
     for (InferenceNode node : model.graph.nodes()) {
       for (std::string& name : node.inputs)
         if (name == "input") name = input;
-      const bool is_last = node.output == "embedding";
-      if (is_last && options.normalizes)
+      if (node.output == "embedding" && options.normalizes)
         node = {"LpNormalization", node.inputs, node.output, {{"axis", std::int64_t{1}}, {"p", std::int64_t{2}}}};
       add_node(node);
     }
@@ -105,13 +107,9 @@ class OnnxModel {
     const PreprocessingConfig& steps = model_.preprocessing.config();
     std::string pixels = "input";
     if (channels == 3 && steps.colour == ColourOrder::bgr) {
-      onnx::TensorProto& order = *graph().add_initializer();
-      order.set_name("preprocessing.order");
-      order.set_data_type(onnx::TensorProto::INT64);
-      order.add_dims(3);
-      for (const std::int64_t channel : {2, 1, 0}) order.add_int64_data(channel);
+      add_indices("preprocessing.order", std::array<std::int64_t, 3>{2, 1, 0});
       pixels = "preprocessing.colours";
-      add_node({"Gather", {"input", order.name()}, pixels, {{"axis", std::int64_t{1}}}});
+      add_node({"Gather", {"input", "preprocessing.order"}, pixels, {{"axis", std::int64_t{1}}}});
     }
     add_tensor("preprocessing.mean", {1, channels, 1, 1}, per_channel(steps.mean, channels, 255));
     add_tensor("preprocessing.scale", {1, channels, 1, 1}, per_channel(steps.scale, channels, 1.0 / 255));
@@ -120,7 +118,21 @@ class OnnxModel {
     return "Mul_preprocessing";
   }
 
+  void check_name(const std::string& name) {
+    if (!names_.insert(name).second)
+      fail<InputError>("a layer and a tensor of the ONNX model are both called \"{}\": give the layer another name",
+                       name);
+  }
+
+  onnx::TensorProto& add_initializer(const std::string& name) {
+    check_name(name);
+    onnx::TensorProto& tensor = *graph().add_initializer();
+    tensor.set_name(name);
+    return tensor;
+  }
+
   void add_node(const InferenceNode& node) {
+    check_name(node.output);
     onnx::NodeProto& proto = *graph().add_node();
     proto.set_op_type(node.op);
     proto.set_name(node.output);
@@ -133,9 +145,15 @@ class OnnxModel {
     }
   }
 
+  void add_indices(const std::string& name, std::span<const std::int64_t> indices) {
+    onnx::TensorProto& tensor = add_initializer(name);
+    tensor.set_data_type(onnx::TensorProto::INT64);
+    tensor.add_dims(static_cast<std::int64_t>(indices.size()));
+    for (const std::int64_t index : indices) tensor.add_int64_data(index);
+  }
+
   void add_tensor(const std::string& name, const Shape& shape, std::span<const float> elements) {
-    onnx::TensorProto& tensor = *graph().add_initializer();
-    tensor.set_name(name);
+    onnx::TensorProto& tensor = add_initializer(name);
     tensor.set_data_type(onnx::TensorProto::FLOAT);
     for (const std::int64_t size : shape.dimensions()) tensor.add_dims(size);
     if (data_file_.empty() || elements.size_bytes() < min_external) {
@@ -159,6 +177,7 @@ class OnnxModel {
   const OnnxOptions& options_;
   std::string data_file_;  // empty: the weights are in the model
   onnx::ModelProto proto_;
+  std::set<std::string> names_{"input"};  // of values and tensors
   std::vector<std::span<const float>> external_;
   std::size_t external_bytes_ = 0;
 };

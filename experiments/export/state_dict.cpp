@@ -100,8 +100,16 @@ class StateDict {
       writer.write(std::as_bytes(std::span(model_.elements.at(tensor.name))));
       if (batch_norm_of(tensor.name)) writer.write(std::as_bytes(std::span(&model_.checkpoint.steps, 1)));
     }
+    // Where the model ends with a flattened image, the columns of a head are in its order.
+    const InferenceTensor columns{"", {model_.embedding}, model_.graph.embedding_image()};
+    std::vector<float> torch;
     for (const SavedTensor& tensor : head_)
-      tensor.read([&writer](std::span<const float> rows) { writer.write(std::as_bytes(rows)); });
+      tensor.read([&](std::span<const float> rows) {
+        if (!columns.image || !tensor.name().ends_with(".weight")) return writer.write(std::as_bytes(rows));
+        torch.resize(rows.size());
+        columns.to_torch(rows, torch);
+        writer.write(std::as_bytes(std::span<const float>(torch)));
+      });
     writer.finish();
     return file;
   }

@@ -72,15 +72,14 @@ LayerSpecPointer PRelu::spec(std::int64_t channels) {
              return std::make_unique<PRelu>(construction, name, channels, layout);
            },
        .write = [](InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) -> InferenceValue {
-         return {PRelu::write(graph, name, inputs.name(), inputs), inputs.values[0].image};
+         return PRelu::write(graph, name, inputs);
        }});
 }
 
-std::string PRelu::write(InferenceGraph& graph, const std::string& name, const std::string& x,
-                         const InferenceInputs& inputs) {
+InferenceValue PRelu::write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) {
   InferenceTensor slope = channel_tensor(name + ".weight", inputs);
   if (inputs.is_image()) slope.operand = Shape{slope.shape[0], 1, 1};
-  return graph.node(name, "PRelu", {x, graph.tensor(std::move(slope))});
+  return {graph.node(name, "PRelu", {inputs.name(), graph.tensor(std::move(slope))}), inputs.values[0].image};
 }
 
 PRelu::PRelu(Construction& construction, const std::string& name, std::int64_t channels, const LayerLayout& layout)
@@ -126,9 +125,8 @@ LayerSpecPointer Add::spec() {
       {.type = "add",
        .inputs = 2,
        .build = [](Construction&, const std::string&, const LayerLayout&) { return std::make_unique<Add>(); },
-       .write = [](InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs) -> InferenceValue {
-         return {graph.node(name, "Add", {inputs.name(0), inputs.name(1)}), inputs.values[0].image};
-       }});
+       .write = [](InferenceGraph& graph, const std::string& name,
+                   const InferenceInputs& inputs) { return graph.sum(name, inputs.values[0], inputs.values[1]); }});
 }
 
 Variable Add::forward(std::span<const Variable> inputs, const Pass& /*pass*/) {

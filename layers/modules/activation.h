@@ -22,9 +22,8 @@ class Activation final : public Layer {
 class PRelu final : public Layer {
  public:
   static LayerSpecPointer spec(std::int64_t channels);
-  /// Appends it to a graph, for `x` with the channels of a layer's first input; returns the output.
-  static std::string write(InferenceGraph& graph, const std::string& name, const std::string& x,
-                           const InferenceInputs& inputs);
+  /// Appends it to a graph.
+  static InferenceValue write(InferenceGraph& graph, const std::string& name, const InferenceInputs& inputs);
   PRelu(Construction& construction, const std::string& name, std::int64_t channels, const LayerLayout& layout);
   Variable forward(std::span<const Variable> inputs, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return {&slope_}; }

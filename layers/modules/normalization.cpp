@@ -8,6 +8,8 @@ namespace heddle {
 
 namespace {
 
+using permutation = std::vector<std::int64_t>;
+
 /// Axes whose ranks hold samples of one group, and axes whose ranks hold different groups.
 struct StatisticsAxes {
   AxisSet shared;
@@ -83,20 +85,30 @@ class BatchNormSpec final : public LayerSpec {
     const std::string scale = channels("weight");
     const std::string shift = channels("bias");
     const std::string mean = channels("running_mean");
-    std::string y = graph.node(name, "BatchNormalization", {inputs.name(), scale, shift, mean, channels("running_var")},
-                               {{"epsilon", static_cast<float>(options_.epsilon)}});
-    if (with_residual_) y = graph.node(name + ".sum", "Add", {y, inputs.name(1)});
-    if (options_.activation == NormActivation::relu) y = graph.node(name + ".relu", "Relu", {y});
-    if (options_.activation == NormActivation::prelu) y = PRelu::write(graph, options_.slope_name, y, inputs);
-    return {y, inputs.values[0].image};
+    const std::string variance = channels("running_var");
+    const auto normalized = [&](const std::string& output, const std::string& x) {
+      return graph.node(output, "BatchNormalization", {x, scale, shift, mean, variance},
+                        {{"epsilon", static_cast<float>(options_.epsilon)}});
+    };
+    InferenceValue y{"", inputs.values[0].image};
+    if (inputs.samples[0].rank() == 2) {  // tokens; ONNX has the channels in front
+      const std::map<std::string, InferenceAttribute> swapped{{"perm", permutation{0, 2, 1}}};
+      const std::string first = graph.node(name + ".channels_first", "Transpose", {inputs.name()}, swapped);
+      y.name = graph.node(name, "Transpose", {normalized(name + ".normalized", first)}, swapped);
+    } else {
+      y.name = normalized(name, inputs.name());
+    }
+    if (with_residual_) y = graph.sum(name + ".sum", y, inputs.values[1]);
+    if (options_.activation == NormActivation::relu) y.name = graph.node(name + ".relu", "Relu", {y.name});
+    if (options_.activation == NormActivation::prelu)
+      y = PRelu::write(graph, options_.slope_name, {{&y, 1}, inputs.samples});
+    return y;
   }
 
  private:
   BatchNormOptions options_;
   bool with_residual_;
 };
-
-using permutation = std::vector<std::int64_t>;
 
 class LayerNormSpec final : public LayerSpec {
  public:

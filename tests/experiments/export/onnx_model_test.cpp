@@ -62,6 +62,33 @@ TEST_CASE("an ONNX model passes ONNX's checker, and its options add operators") 
                                                                               "Gemm", "LpNormalization"});
 }
 
+TEST_CASE("layers that are called like the output or an operator make a valid ONNX model") {
+  const Scratch folder;
+  nlohmann::json patch;
+  patch["model"]["layers"] = nlohmann::json::parse(R"([
+    {"type": "conv2d", "out": 4}, {"type": "batch_norm", "name": "norm", "activation": "relu"},
+    {"type": "relu", "name": "norm.relu"}, {"type": "flatten"}, {"type": "linear", "name": "embedding", "out": 5}])");
+  const std::string results = train_small(folder / "", patch);
+  const std::string file = (folder / "x.onnx").string();
+  for (const bool normalizes : {false, true}) {
+    std::vector<std::string> arguments{"export", results, "--format", "onnx", "--out", file};
+    if (normalizes) arguments.emplace_back("--normalize");
+    REQUIRE(call(arguments).code == 0);
+    const onnx::ModelProto model = read_onnx(file);
+    CHECK(node_types(model) == std::vector<std::string>{"Conv", "BatchNormalization", "Relu", "Relu", "Flatten", "Gemm",
+                                                        normalizes ? "LpNormalization" : "Identity"});
+    CHECK(model.graph().node(5).output(0) == "embedding:2");
+    CHECK(model.graph().node(6).output(0) == "embedding");
+  }
+
+  patch["model"]["layers"][3]["name"] = "embedding.weight";
+  const Called called = call({"export", train_small(folder / "", patch), "--format", "onnx", "--out", file});
+  CHECK(called.code == 2);
+  CHECK(called.err ==
+        "heddle: a layer and a tensor of the ONNX model are both called \"embedding.weight\": give the layer another "
+        "name\n");
+}
+
 TEST_CASE("the weights of a large ONNX model lie beside it") {
   const Scratch folder;
   const TrainedModel model = trained_model(train_small(folder / ""));

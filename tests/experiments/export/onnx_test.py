@@ -69,6 +69,38 @@ CLASS_TOKEN = [
     {'type': 'first_token'},
     {'type': 'linear', 'out': 16},
 ]
+# Ends with a flattened image, to which a vector is added whose elements are in another order; one layer has the name of
+# the output, and another one that of an operator.
+FLATTENED = [
+    {'type': 'conv2d', 'out': 4, 'kernel': 8, 'stride': 8, 'padding': 0},
+    {'type': 'batch_norm', 'name': 'norm', 'activation': 'relu'},
+    {'type': 'relu', 'name': 'norm.relu'},
+    {'type': 'flatten', 'name': 'embedding'},
+    {'type': 'linear', 'out': 64},
+    {'type': 'add', 'inputs': ['embedding', 'linear_4']},
+    {'type': 'prelu'},
+    {'type': 'linear', 'out': 64},
+    {'type': 'batch_norm', 'inputs': ['linear_7', 'embedding'], 'activation': 'relu'},
+    {'type': 'linear', 'out': 64},
+    {'type': 'batch_norm', 'inputs': ['embedding', 'linear_9']},
+    {'type': 'linear', 'out': 64},
+    {'type': 'batch_norm', 'name': 'slopes', 'inputs': ['embedding'], 'activation': 'prelu'},
+    {'type': 'add', 'inputs': ['linear_11', 'slopes']},
+    {'type': 'linear', 'name': 'last', 'out': 16},
+]
+# Sixteen tokens of sixteen channels.
+NORMED_TOKENS = [
+    {'type': 'conv2d', 'out': 16, 'kernel': 8, 'stride': 8, 'padding': 0},
+    {'type': 'tokens'},
+    {'type': 'batch_norm', 'activation': 'prelu'},
+    {'type': 'linear', 'out': 1},
+    {'type': 'flatten'},
+]
+ONLY_FLATTENED = [
+    {'type': 'conv2d', 'out': 4, 'kernel': 16, 'stride': 16, 'padding': 0},
+    {'type': 'flatten'},
+    {'type': 'batch_norm'},
+]
 # The configuration of a model, the side of its images, and torchvision's model with the same state dict.
 MODELS = {
     'mlp': ({'type': 'mlp', 'hidden': [32], 'embedding': 16, 'embedding_norm': True}, 16, None),
@@ -89,6 +121,9 @@ MODELS = {
                               'class_token': True, 'embedding': 16}, 32, None),
     'vit_b_16': ({'type': 'vit_b_16', 'embedding': 16}, 32, lambda m: m.vit_b_16(num_classes=16, image_size=32)),
     'attention': ({'type': 'layers', 'layers': ATTENTION}, 32, None),
+    'flattened': ({'type': 'layers', 'layers': FLATTENED}, 32, None),
+    'only_flattened': ({'type': 'layers', 'layers': ONLY_FLATTENED}, 32, None),
+    'normed_tokens': ({'type': 'layers', 'layers': NORMED_TOKENS}, 32, None),
     'class_token': ({'type': 'layers', 'layers': CLASS_TOKEN}, 32, None),
 }
 

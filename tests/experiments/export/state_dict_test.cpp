@@ -97,6 +97,21 @@ TEST_CASE("a state dict has the classes of sharded, replicated and 8-bit heads")
   }
 }
 
+TEST_CASE("where a model ends with a flattened image, the head's columns are in PyTorch's order as well") {
+  const Scratch folder;
+  Json patch{{"head", {{"logits", "sharded"}}}, {"mesh", {{"dp", 1}}}};
+  patch["model"]["layers"] = {{{"type", "conv2d"}, {"out", 4}}, {{"type", "flatten"}}};
+  const std::string results = train_small(folder / "", patch);
+  REQUIRE(export_to(results, folder / "model", true).code == 0);
+  const std::vector<float> torch = elements_of(SafetensorsReader(folder / "model/model.safetensors"), "head.weight");
+  const std::vector<float> ours =
+      elements_of(SafetensorsReader(find_checkpoint(results).path() / "rank-0.safetensors"), "head.weight");
+  REQUIRE(torch.size() == 4 * 256);
+  for (std::size_t row = 0; row < 4; ++row)
+    for (std::size_t channel = 0; channel < 4; ++channel)
+      CHECK(torch[row * 256 + channel * 64 + 9] == ours[row * 256 + 9 * 4 + channel]);
+}
+
 TEST_CASE("a class of int8 is its integers times their scale") {
   const Scratch folder;
   const std::string results = train_small(
