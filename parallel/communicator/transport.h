@@ -71,7 +71,7 @@ struct Call {
   Reduction reduction = Reduction::sum;
   /// World rank of the root or of the peer, for operations that have one.
   std::optional<int> peer{};
-  /// For `split` the color, for `largest` the number of this rank.
+  /// For `split` the color, for a barrier the number of which the ranks learn the largest (max_over_ranks).
   int number = 0;
   /// The tensors that this rank sends: one, or one for each receiver; empty if it only receives.
   std::vector<Part> parts;

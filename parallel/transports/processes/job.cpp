@@ -21,8 +21,9 @@ namespace {
 
 }  // namespace
 
-Job::Job(std::unique_ptr<Wire> wire)
-    : engine_(std::make_unique<ProgressEngine>(std::move(wire))), wire_(std::make_unique<WirePath>(*engine_)) {
+Job::Job(std::unique_ptr<Wire> wire, std::chrono::milliseconds min_section_timeout)
+    : engine_(std::make_unique<ProgressEngine>(std::move(wire), min_section_timeout)),
+      wire_(std::make_unique<WirePath>(*engine_)) {
   engine_->set_path(*wire_);
 }
 Job::~Job() = default;
@@ -92,7 +93,7 @@ void Job::set_timeout(std::chrono::milliseconds timeout) {
 }
 
 std::chrono::milliseconds Job::section_timeout() const {
-  return std::max(engine_->timeout(), ProgressEngine::min_section_timeout);
+  return engine_->section_timeout();
 }
 
 void Job::set_needed(int processes) {

@@ -26,7 +26,8 @@ class ProgressEngine;
 
 class Job {
  public:
-  explicit Job(std::unique_ptr<Wire> wire);
+  /// `min_section_timeout`: see section_timeout.
+  explicit Job(std::unique_ptr<Wire> wire, std::chrono::milliseconds min_section_timeout = std::chrono::minutes(1));
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -57,7 +58,8 @@ class Job {
   void together(const std::function<void()>& body);
   /// How long a process may be late. Each communicator sets it anew; initially it is ten minutes.
   void set_timeout(std::chrono::milliseconds timeout);
-  /// The same between the communicators, where it is at least a minute.
+  /// The same between the communicators, where it is at least a minute. A process that is not needed waits for as
+  /// long as the others take.
   std::chrono::milliseconds section_timeout() const;
   /// From now on only the first `processes` processes are needed; initially all are. The loss of another one fails no
   /// section, and none is waited for. To be called on all processes, between the same sections.

@@ -32,8 +32,9 @@ std::size_t step_of(int written) {
 
 }  // namespace
 
-ProgressEngine::ProgressEngine(std::unique_ptr<Wire> wire)
+ProgressEngine::ProgressEngine(std::unique_ptr<Wire> wire, std::chrono::milliseconds min_section_timeout)
     : wire_(std::move(wire)),
+      min_section_timeout_(min_section_timeout),
       left_(static_cast<std::size_t>(wire_->size())),
       needed_(wire_->size()),
       is_oversubscribed_(wire_->local_size() > static_cast<int>(std::thread::hardware_concurrency())) {}

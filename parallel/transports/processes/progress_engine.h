@@ -3,6 +3,7 @@
 // communicates. Internal to the transports between processes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <compare>
@@ -87,11 +88,9 @@ enum class Awaited { message, elements, elements_of_group };
 
 class ProgressEngine {
  public:
-  /// How long others may take to end a section that has not failed, or to begin the next one, at least: one of them may
-  /// still measure layers, or write results.
-  static constexpr std::chrono::milliseconds min_section_timeout = std::chrono::minutes(1);
-
-  explicit ProgressEngine(std::unique_ptr<Wire> wire);
+  /// Others may take `min_section_timeout` at least to end a section that has not failed, or to begin the next one: one
+  /// of them may still measure layers, or write results.
+  ProgressEngine(std::unique_ptr<Wire> wire, std::chrono::milliseconds min_section_timeout);
   ~ProgressEngine();
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
@@ -104,7 +103,7 @@ class ProgressEngine {
   std::uint64_t section() const { return section_; }
   bool is_broken() const { return is_broken_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
-  std::chrono::milliseconds timeout() const { return timeout_; }
+  std::chrono::milliseconds section_timeout() const { return std::max(timeout_, min_section_timeout_); }
   /// Sets the path of elements until the next call; the path must live until then.
   void set_path(ElementPath& path) { path_ = &path; }
   ElementPath& path() { return *path_; }
@@ -226,13 +225,14 @@ class ProgressEngine {
   static bool is_late(const Section& section, int rank);
   std::chrono::milliseconds grace(const Section& section) const;
   template <class FirstAwaited>
-  bool wait_for_others(const FirstAwaited& awaited, std::chrono::milliseconds min_timeout);
+  bool wait_for_others(const FirstAwaited& awaited, std::chrono::milliseconds limit);
   void report_for_leader();
   void back_off(int idle_polls) const;
 
   std::unique_ptr<Wire> wire_;
   ElementPath* path_ = nullptr;
   std::chrono::milliseconds timeout_ = std::chrono::minutes(10);
+  std::chrono::milliseconds min_section_timeout_;
   std::uint64_t section_ = 0;
   std::map<std::uint64_t, Section> sections_;
   std::vector<bool> left_;  // processes that are past their last section, or gone
@@ -251,7 +251,8 @@ class ProgressEngine {
   DeadlockSearch deadlocks_;
   bool is_oversubscribed_;  // more processes on this machine than cores
   bool is_broken_ = false;
-  bool has_leader_ = true;  // rank 0 is not known to be silent for good
+  bool has_concluded_broken_ = false;  // a section has ended since
+  bool has_leader_ = true;             // rank 0 is not known to be silent for good
   std::function<void(const std::string& why)> on_silent_leader_;
 };
 

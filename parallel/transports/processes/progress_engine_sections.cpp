@@ -49,10 +49,10 @@ std::chrono::milliseconds ProgressEngine::grace(const Section& section) const {
   return grace;
 }
 
-/// Waits until there is no rank that `awaited` returns. False if one does not respond within the timeout of waits,
-/// which is at least `min_timeout` here.
+/// Waits until there is no rank that `awaited` returns. False if one does not respond within the limit. A process that
+/// is not needed waits for as long as the others take: those that wait for each other report which of them is late.
 template <class FirstAwaited>
-bool ProgressEngine::wait_for_others(const FirstAwaited& awaited, std::chrono::milliseconds min_timeout) {
+bool ProgressEngine::wait_for_others(const FirstAwaited& awaited, std::chrono::milliseconds limit) {
   WaitedTime waited(max_gap());
   std::optional<WaitedTime> since_failure;
   for (int idle_polls = 0; !is_broken_; ++idle_polls) {
@@ -64,8 +64,7 @@ bool ProgressEngine::wait_for_others(const FirstAwaited& awaited, std::chrono::m
     }
     const std::optional<int> late = awaited();
     if (!late) return true;
-    const auto limit = std::max(timeout_, min_timeout);
-    if (waited.look() > limit && section_of(section_).failures.empty())
+    if (rank() < needed_ && waited.look() > limit && section_of(section_).failures.empty())
       report({.kind = Failure::Kind::rank_failed,
               .why = fmt::format("rank {} did not respond within {} s", *late,
                                  std::chrono::duration<double>(limit).count()),
@@ -119,7 +118,7 @@ std::map<int, Failure> ProgressEngine::conclude() {
       if (transfer->is_send && (of_late_ranks || !is_late(section, transfer->peer))) return transfer->peer;
     return {};
   };
-  wait_for_others([&] { return receiver(false); }, min_section_timeout);
+  wait_for_others([&] { return receiver(false); }, section_timeout());
   begin(Kind::ended, section_);
   send_to_all();
   section.ended[static_cast<std::size_t>(rank())] = true;
@@ -130,12 +129,18 @@ std::map<int, Failure> ProgressEngine::conclude() {
     }
     return receiver(true);
   };
-  const bool has_ended_everywhere = wait_for_others(unended, min_section_timeout);
+  const bool has_ended_everywhere = wait_for_others(unended, section_timeout());
   // A process that has ended its part is there, also if it has left since then. So is one that was not waited for,
   // unless it is lost.
-  missing_.clear();
-  for (int p = 0; p < size(); ++p)
-    if (!section.ended[static_cast<std::size_t>(p)] && (p < needed_ || lost_.contains(p))) missing_.insert(p);
+  const auto is_missing = [&](int p) {
+    return !section.ended[static_cast<std::size_t>(p)] && (p < needed_ || lost_.contains(p));
+  };
+  if (!has_concluded_broken_) {  // else nothing has been received since
+    missing_.clear();
+    for (int p = 0; p < size(); ++p)
+      if (is_missing(p)) missing_.insert(p);
+  }
+  has_concluded_broken_ = is_broken_;
   if (has_ended_everywhere) {
     // What is left are receives of a section that has failed. A rank that was late may still send to them.
     for (const std::shared_ptr<Transfer>& transfer : transfers_) transfer->wire->cancel();
@@ -163,7 +168,7 @@ std::vector<std::string> ProgressEngine::gather(const std::string& content) {
       if (gathered_[p].empty() && !left_[static_cast<std::size_t>(p)]) return p;
     return {};
   };
-  wait_for_others(silent, min_section_timeout);
+  wait_for_others(silent, section_timeout());
   for (int p = 1; p < needed_; ++p) {
     std::deque<std::string>& messages = gathered_[p];
     if (messages.empty()) continue;
@@ -188,7 +193,8 @@ void ProgressEngine::leave(int code) {
     return found == left_.end() ? std::nullopt : std::optional(static_cast<int>(found - left_.begin()));
   };
   // Once rank 0 leaves, it has written the results, and no process has anything left to do.
-  if (wait_for_others(remaining, rank() == 0 ? min_grace : min_section_timeout)) return wire_->leave();
+  if (wait_for_others(remaining, rank() == 0 ? std::max(timeout_, min_grace) : section_timeout()))
+    return wire_->leave();
   const Clock::time_point deadline = Clock::now() + min_grace;
   for (int idle_polls = 0; has_leader_ && !left_[0] && !wire_->is_silent(0) && Clock::now() < deadline; ++idle_polls) {
     poll();

@@ -2,7 +2,9 @@
 // HEDDLE_TEST_TRANSPORT=sockets.
 #include "parallel/transports/processes/tcp/tcp_wire.h"
 
+#include <chrono>
 #include <latch>
+#include <set>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -162,6 +164,62 @@ TEST_CASE("sockets: a process that is not needed and is late is not missing") {
       CHECK(job.missing().empty());
       if (p < 2) others_have_ended.count_down();
       job.leave(0);
+    });
+}
+
+TEST_CASE("sockets: a process that is not needed waits for as long as the others train") {
+  using namespace std::chrono_literals;
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < 3; ++p)
+    threads.emplace_back([&, p] {
+      Job job(join_by_tcp({p, 3}, point), 200ms);
+      job.set_timeout(200ms);
+      job.set_needed(2);
+      const auto train = [p] {
+        if (p < 2) std::this_thread::sleep_for(1s);
+      };
+      CHECK(message_of([&] { job.together(train); }) == "no error");
+      CHECK_FALSE(job.is_broken());
+      CHECK(message_of([&] { job.together([] {}); }) == "no error");
+      job.leave(0);
+    });
+}
+
+TEST_CASE("sockets: the silent process stays the only one that is missing") {
+  using namespace std::chrono_literals;
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  std::latch others_have_ended(2);
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < 3; ++p)
+    threads.emplace_back([&, p] {
+      Job job(join_by_tcp({p, 3}, point), 200ms);
+      job.set_timeout(200ms);
+      if (p == 2) return others_have_ended.wait();
+      CHECK(message_of([&] { job.together([] {}); }) == "rank 2 did not respond within 0.2 s");
+      CHECK(job.is_broken());
+      CHECK(job.missing() == std::set<int>{2});
+      job.together([] {});
+      CHECK(job.missing() == std::set<int>{2});
+      others_have_ended.count_down();
+    });
+}
+
+TEST_CASE("sockets: a process that falls silent while the others gather is the only one that is missing") {
+  using namespace std::chrono_literals;
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  std::latch others_have_ended(2);
+  std::vector<std::jthread> threads;
+  for (int p = 0; p < 3; ++p)
+    threads.emplace_back([&, p] {
+      Job job(join_by_tcp({p, 3}, point), 200ms);
+      job.set_timeout(200ms);
+      job.together([] {});
+      if (p == 2) return others_have_ended.wait();
+      job.gather("a text");
+      CHECK(message_of([&] { job.together([] {}); }) == "rank 2 did not respond within 0.2 s");
+      CHECK(job.missing() == std::set<int>{2});
+      others_have_ended.count_down();
     });
 }
 
