@@ -14,6 +14,8 @@ namespace {
 // The time between two looks of a sleeping rank at the clock.
 constexpr std::chrono::milliseconds min_slice{10};
 constexpr std::chrono::milliseconds max_slice = std::chrono::seconds(1);
+// A century, so that the clock's nanoseconds do not overflow.
+constexpr std::chrono::milliseconds max_timeout = std::chrono::hours(24 * 365 * 100);
 
 }  // namespace
 
@@ -43,7 +45,7 @@ class WaitGraph::Sleeping {
 };
 
 WaitGraph::WaitGraph(int ranks, std::chrono::milliseconds timeout)
-    : timeout_(timeout),
+    : timeout_(std::min(timeout, max_timeout)),
       slice_(std::clamp(timeout / 8, min_slice, max_slice)),
       shares_cores_(ranks > usable_cores()),
       // Ranks with a core each try for a few dozen microseconds: longer than the difference between ranks with equal
@@ -80,8 +82,9 @@ void WaitGraph::sleep(NextRank next, const Call& call) {
     // ranks.
     const Waiter& other = waiter(*me.peer);
     const WaitedTime::Clock::duration now = time_.look();
-    const auto deadline = std::min(std::max(me.since, other.call != nullptr ? now : other.woke) + timeout_,
-                                   me.since + timeout_ * static_cast<int>(waiters_.size()));
+    const auto longest = std::min(timeout_ * static_cast<std::int64_t>(waiters_.size()), max_timeout);
+    const auto deadline =
+        std::min(std::max(me.since, other.call != nullptr ? now : other.woke) + timeout_, me.since + longest);
     if (now >= deadline)
       fail<RankFailed>("{}: timed out after {} s waiting for rank {}", to_string(call), seconds, *me.peer);
     me.woken.wait_for(lock, std::min<WaitedTime::Clock::duration>(slice_, deadline - now));
