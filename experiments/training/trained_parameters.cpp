@@ -318,7 +318,10 @@ std::optional<double> TrainedParameters::step_optimizer(std::int64_t step, doubl
     if (is_scaled_in_step(gradients.back())) scales.back() /= i < of_models ? clipped.factor : head_factor;
   }
   for (std::size_t head = 0; head < heads(); ++head)
-    if (!(*heads_)[head].is_replicated() && !updates_head_early(head)) update_head(head, step, head_factor);
+    if ((*heads_)[head].is_replicated())
+      (*heads_)[head].end_margin_step();
+    else if (!updates_head_early(head))
+      update_head(head, step, head_factor);
   const Tracer::Computing span(tracer_, span_names::optimizer);
   optimizer_->step(optimizer_steps(step), learning_rate, gradients, scales);
   gradients.clear();

@@ -90,6 +90,10 @@ std::vector<StateTensor> Trainer::state() {
   return states;
 }
 
+void Trainer::catch_up_all() {
+  for (std::size_t head = 0; heads_ && head < heads_->size(); ++head) (*heads_)[head].catch_up_all();
+}
+
 void Trainer::check_finite(std::int64_t step) {
   if (!rank_.device.has_data()) return;
   std::vector<StateTensor> states = state();

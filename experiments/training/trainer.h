@@ -65,6 +65,8 @@ class Trainer {
   std::vector<StateTensor> head_state(std::size_t head);
   /// The state of the backbone, then that of the heads.
   std::vector<StateTensor> state();
+  /// Takes the steps that classes outside of the samples have deferred (Unsampled::lazy), for a state to be saved.
+  void catch_up_all();
   /// RankFailed, with the step and the first tensor's name, if an element of the floating-point state that this rank
   /// holds after this step is not finite. Reads all of it once; nothing on plan.
   void check_finite(std::int64_t step);

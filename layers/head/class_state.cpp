@@ -111,7 +111,6 @@ std::vector<Parameter*> ClassState::parameters() {
 
 std::vector<StateTensor> ClassState::state() {
   if (config_.is_replicated()) return {};
-  catch_up_all();
   std::vector<StateTensor> all;
   for_each_table([&](const Rows& rows) {
     const ClassTable& table = rows.table;

@@ -153,7 +153,6 @@ void Head::store_gradient() {
   const std::vector<Parameter*> parameters = state_.parameters();
   parameters[0]->gradient->add(std::move(whole.weight));
   if (config_.bias) parameters[1]->gradient->add(std::move(whole.bias));
-  end_margin_step();
 }
 
 void Head::end_margin_step() {

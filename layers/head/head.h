@@ -85,19 +85,24 @@ class Head {
   void update(const HeadUpdate& update);
   /// Takes no step and leaves the running statistics as they are.
   void skip_update();
-  /// Fills the accumulators of a replicated head's parameters.
+  /// Fills the accumulators of a replicated head's parameters. If the optimizer then takes its step, end_margin_step
+  /// follows.
   void store_gradient();
   /// Returns the gradient of this rank's rows of weights; that of a replicated head is for its own samples.
   ClassGradient gradient();
   /// Adds the sum of the squares of this rank's gradients, clamped to [-bound, bound], to an f64 element, and keeps all
   /// rows. If a class has several copies, only the first one adds its squares. A collective call.
   void add_squared_gradient(double bound, Tensor& result);
+  /// Adds the rows of all samples to the margin's running statistics. A collective call.
+  void end_margin_step();
 
   bool is_replicated() const { return config_.is_replicated(); }
   /// The parameters that the optimizer steps: weights and biases of a replicated head.
   std::vector<Parameter*> parameters() { return state_.parameters(); }
-  /// The state of a sharded head, with all deferred steps taken; that of a replicated head is the optimizer's.
+  /// The state of a sharded head; that of a replicated head is the optimizer's. Without catch_up_all, it does
+  /// not have the steps that the classes outside of the samples have still to take (Unsampled::lazy).
   std::vector<StateTensor> state();
+  void catch_up_all() { state_.catch_up_all(); }  // takes all deferred steps
   const IndexRange& classes() const { return state_.classes(); }
   /// The table of this rank's classes, with all deferred steps taken.
   ClassTable& table();
@@ -115,8 +120,6 @@ class Head {
   /// Whether other ranks hold the same classes and have seen different samples.
   bool has_copies() const { return !config_.is_replicated() && copies_.size() > 1; }
   bool scatters_loss() const { return config_.loss_reduction == LossReduction::reduce_scatter; }
-  /// Adds the rows of all samples to the margin's running statistics.
-  void end_margin_step();
   void forget();
 
   HeadConfig config_;

@@ -93,6 +93,7 @@ Outcome train(Experiment experiment, const ModelPointer& model, const Layout& la
       (void)trainer.apply_gradients(step);
     }
     course.after(trainer);
+    trainer.catch_up_all();
     const std::lock_guard lock(mutex);
     for (const auto& state : {trainer.backbone_state(), trainer.head_state()})
       for (const StateTensor& tensor : state) collect(outcome.state, tensor.name, tensor.part, tensor.value);

@@ -113,12 +113,16 @@ std::filesystem::path CheckpointFolder::step_folder(std::int64_t steps_done) con
   return path_ / step_name(steps_done);
 }
 
-std::optional<std::int64_t> CheckpointFolder::latest() const {
-  return latest_in(path_);
+std::optional<std::int64_t> CheckpointFolder::latest(std::optional<std::int64_t> before) const {
+  return latest_in(path_, before);
 }
 
 void CheckpointFolder::clear() const {
   remove_all_of(path_);
+}
+
+void CheckpointFolder::remove_after(std::int64_t steps_done) const {
+  heddle::remove_after(path_, steps_done);
 }
 
 std::optional<double> CheckpointFolder::number(std::int64_t steps_done, const std::string& remark) const {
@@ -151,6 +155,7 @@ void CheckpointFolder::load_backbone(Trainer& trainer, std::int64_t steps_done) 
 
 CheckpointPart CheckpointFolder::part(Trainer& trainer, std::int64_t steps_done,
                                       const SafetensorsMetadata& remarks) const {
+  trainer.catch_up_all();
   CheckpointPart part{.folder = path_,
                       .steps_done = steps_done,
                       .tensors = state_to_save(trainer),

@@ -24,8 +24,10 @@ class CheckpointFolder {
   explicit CheckpointFolder(std::filesystem::path path, ExperimentIdentity identity = {})
       : path_(std::move(path)), identity_(std::move(identity)) {}
 
-  /// The number of steps done in the newest whole checkpoint.
-  std::optional<std::int64_t> latest() const;
+  /// The number of steps done in the newest whole checkpoint or, with `before`, in the newest one of fewer steps.
+  std::optional<std::int64_t> latest(std::optional<std::int64_t> before = {}) const;
+  /// Removes the checkpoints after more than these steps. InputError if they cannot be removed.
+  void remove_after(std::int64_t steps_done) const;
   /// Removes all checkpoints, so that those of an earlier run are not resumed. InputError if they cannot be removed.
   void clear() const;
   /// What this rank writes of a checkpoint. All ranks call it together. Classes with deferred steps catch up first: a

@@ -83,6 +83,28 @@ TEST_CASE("a run that meets a broken image saves its work and its summary, and e
   CHECK(resumed.err.find("resuming after step 3\n") != std::string::npos);
 }
 
+TEST_CASE("the step of a broken image changes no statistics of a margin") {
+  for (const char* const parallel : {"sharded", "replicated"}) {
+    CAPTURE(parallel);
+    const Scratch folder;
+    const std::string head =
+        fmt::format(R"(head={{"classes": 3, "parallel": "{}", "margin": {{"type": "adaface"}}}})", parallel);
+    std::vector<std::string> run{
+        "run", experiment_on_twelve(folder, false), "--out", (folder / "whole").string(), "--set", head, "--json"};
+    const auto losses = [](const Called& called) {
+      return nlohmann::json::parse(called.out)["variants"][0]["loss_per_step"];
+    };
+    const Called whole = call(run);
+    REQUIRE(whole.code == 0);
+    write_twelve(folder / "faces.rec", true);
+    run[3] = (folder / "out").string();
+    CHECK(call(run).code == 2);
+    write_twelve(folder / "faces.rec", false);
+    run.emplace_back("--resume");
+    CHECK(losses(call(run)) == losses(whole));
+  }
+}
+
 TEST_CASE("a crop larger than the images ends a run with both sizes, and calls no image broken") {
   const Scratch folder;
   const std::string file = experiment_on_twelve(folder, false);

@@ -44,6 +44,27 @@ TEST_CASE("resuming after step 4 of 6 gives, bit for bit, the losses and the acc
   CHECK(summary(whole)["variants"][0]["evaluation"] == summary(resumed)["variants"][0]["evaluation"]);
 }
 
+TEST_CASE("classes that defer their steps have the same bits in a resumed run that has saved after the same steps") {
+  Files files;
+  Json experiment = small_study();
+  experiment["head"] = Json::parse(R"({"classes": 40, "logits": "sharded",
+                                       "sample": {"rate": 0.2, "unsampled": "lazy"}})");
+  experiment["train"]["steps"] = 20;
+  experiment["train"]["save_every"] = 7;
+  const std::string file = files.write(experiment);
+  const Called whole = call({"run", file, "--out", files.path("whole"), "--json"});
+  CAPTURE(whole.err);
+  REQUIRE(whole.code == 0);
+  REQUIRE(call({"run", file, "--out", files.path("cut"), "--set", "train.steps=7"}).code == 0);
+  const Called resumed = call({"run", file, "--out", files.path("cut"), "--json", "--resume"});
+  REQUIRE(resumed.code == 0);
+  CHECK(summary(resumed)["variants"][0]["loss_per_step"] == summary(whole)["variants"][0]["loss_per_step"]);
+  // A comparison of replicas does not change them either.
+  const Called compared =
+      call({"run", file, "--out", files.path("compared"), "--json", "--set", "train.check_replicas=1"});
+  CHECK(summary(compared)["variants"][0]["loss_per_step"] == summary(whole)["variants"][0]["loss_per_step"]);
+}
+
 TEST_CASE("a run replaces earlier checkpoints only with --force, and begins anew in place of resuming only with auto") {
   Files files;
   const std::string file = files.write(small_study());
@@ -153,10 +174,14 @@ TEST_CASE("a run that replaces an earlier one removes the checkpoints of all its
   REQUIRE(std::filesystem::exists(of_b + "/best"));
   const std::string other_file = files.path("out") + "/checkpoint/a/notes.txt";
   std::ofstream(other_file) << "mine";
-  // A run that does not begin keeps them all, and so does a plan.
+  // A run that does not begin keeps them all, and a plan does not replace the results.
   CHECK(call({"run", file, "--out", files.path("out"), "--force", "--set", "head.classes=1"}).code == 2);
   CHECK(call({"run", file, "--out", files.path("out"), "--force", "--set", "memory_budget=1000"}).code == 3);
-  CHECK(call({"plan", file, "--out", files.path("out")}).code == 0);
+  const Called plan = call({"plan", file, "--out", files.path("out")});
+  CHECK(plan.code == 2);
+  CHECK(plan.err == "heddle: " + files.path("out") +
+                        ": holds the results of a run, which the plan's would replace: choose another folder with "
+                        "--out\n");
   CHECK(std::filesystem::exists(of_b + "/step-000006"));
   // The first variant begins, the second does not.
   study["variants"][1]["patch"]["memory_budget"] = 1000;

@@ -116,10 +116,12 @@ Values running_after_step(const Problem& problem, const Mesh& mesh, std::int64_t
     Head head(problem.config, {.momentum = 0}, problem.dimension, rank, construction);
     load(head, problem, rank, DType::f64);
     forward(head, problem, rank, micro_batches, DType::f64, answer);
-    if (head.is_replicated())
+    if (head.is_replicated()) {
       head.store_gradient();
-    else
+      head.end_margin_step();
+    } else {
       head.update({.learning_rate = 1});
+    }
     running[static_cast<std::size_t>(rank.index)] = state_of(head, "head.margin").to_doubles();
   });
   for (const Values& of_rank : running) CHECK(of_rank == running[0]);
