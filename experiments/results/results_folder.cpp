@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -222,6 +223,21 @@ void add_earlier_steps(const fs::path& metrics, std::string_view variant, StepHi
 }
 
 }  // namespace
+
+std::string variant_of_folder(const std::string& folder) {
+  std::string name;
+  for (std::size_t i = 0; i < folder.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const digits = folder.data() + i + 1;
+    if (folder[i] == '%' && i + 2 < folder.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      name += static_cast<char>(byte);
+      i += 2;
+    } else {
+      name += folder[i];
+    }
+  }
+  return folder_name(name) == folder ? name : folder;
+}
 
 std::string folder_name(std::string_view variant) {
   constexpr std::size_t max_size = 200;

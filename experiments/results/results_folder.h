@@ -21,6 +21,8 @@ namespace heddle {
 /// A variant's name as the name of a folder: characters that a file system or a shell may trip over are written %XX, so
 /// that different names stay different.
 std::string folder_name(std::string_view variant);
+/// The name of the variant whose folder has this name; the folder's if it does not have all of it.
+std::string variant_of_folder(const std::string& folder);
 
 /// Where a variant's checkpoints are in a results folder.
 std::filesystem::path checkpoints_of_variant(const std::filesystem::path& results, std::string_view variant);

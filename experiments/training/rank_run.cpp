@@ -248,12 +248,16 @@ class RankRun {
   /// Saves the work of these steps unless it is saved.
   void save_at_end(std::int64_t steps_done) {
     saver_.finish();
-    if (saver_.saved_after() < steps_done && !saver_.has_lost(steps_done)) saver_.save(*trainer_, steps_done, true);
+    if (saver_.saved_after() < steps_done && !saver_.has_lost_newest(steps_done))
+      saver_.save(*trainer_, steps_done, true);
   }
 
   void save_last() {
     const std::int64_t steps = experiment_.train.steps;
-    if (!saver_.saves()) return trainer_->check_finite(steps - 1);
+    if (!saver_.saves()) {
+      trainer_->catch_up_all();
+      return trainer_->check_finite(steps - 1);
+    }
     save_at_end(steps);
     end_.not_saved = saver_.saved_after() != steps;
   }

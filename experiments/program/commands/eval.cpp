@@ -4,6 +4,7 @@
 #include "experiments/program/commands/command.h"
 #include "experiments/program/study_checks.h"
 #include "experiments/results/accuracy_tables.h"
+#include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/training/evaluation/evaluate_checkpoint.h"
 #include "experiments/training/ranks/job_agreement.h"
@@ -24,11 +25,23 @@ struct EvalCommand {
   std::filesystem::path out;  // a folder for evaluation.json and roc.csv; empty: they are not written
 };
 
+/// The variant to which a checkpoint belongs, by its place: RESULTS/checkpoint/VARIANT, or its folder `best`. The name
+/// of the experiment if it lies elsewhere.
+std::string variant_of(const FoundCheckpoint& checkpoint, const std::string& experiment) {
+  std::filesystem::path folder = std::filesystem::absolute(checkpoint.folder);
+  if (folder.parent_path().filename() != "checkpoint") folder = folder.parent_path();
+  return folder.parent_path().filename() == "checkpoint" ? variant_of_folder(folder.filename().string()) : experiment;
+}
+
 /// Evaluates the sets of a checkpoint's experiment by its weights, on the processes of a job if there is one.
 void eval_command(const EvalCommand& command, const Console& console, Job* job) {
   FoundCheckpoint checkpoint;
   Study<Experiment> study;
   together(job, [&] {
+    if (!command.out.empty() && std::filesystem::exists(command.out / "metrics.jsonl"))
+      fail<InputError>(
+          "{}: holds the results of a run, whose roc.csv would be replaced: choose another folder with --out",
+          command.out.string());
     checkpoint = find_checkpoint(command.checkpoint);
     study = checkpoint_study(checkpoint, command.sets, job);
     if (command.raw_weights) study.variants.front().root.train.averages_weights = false;
@@ -40,7 +53,7 @@ void eval_command(const EvalCommand& command, const Console& console, Job* job) 
                              is_averaged ? "averaged weights, " : "", counted(ranks_of(member.root), "rank", "ranks"))
               << std::flush;
   VariantResult variant;
-  variant.name = study.name;
+  variant.name = variant_of(checkpoint, study.name);
   variant.evaluation.emplace().sets = evaluate_checkpoint(member.root, checkpoint, job);
   variant.evaluation->is_averaged = is_averaged;
   if (job != nullptr && job->rank() != 0) return;
@@ -51,7 +64,10 @@ void eval_command(const EvalCommand& command, const Console& console, Job* job) 
   if (!command.out.empty()) {
     make_folder(command.out);
     write_file_atomically(command.out / "evaluation.json", json);
-    write_file_atomically(command.out / "roc.csv", roc_csv(run));
+    if (const std::string roc = roc_csv(run); !roc.empty())
+      write_file_atomically(command.out / "roc.csv", roc);
+    else
+      std::filesystem::remove(command.out / "roc.csv");  // of an earlier evaluation
   }
   console.out << (command.json ? json : sets_table(run) + identification_table(run)) << std::flush;
 }

@@ -82,6 +82,17 @@ void remove_all_of(const fs::path& folder) {
     fail<InputError>("{}: the checkpoint of an earlier run cannot be removed", (folder / step_name(*steps)).string());
 }
 
+void remove_after(const fs::path& folder, std::int64_t steps_done) {
+  for (std::optional<std::int64_t> before, steps; (steps = latest_in(folder, before)) && *steps > steps_done;
+       before = steps) {
+    std::error_code error;
+    fs::remove_all(folder / step_name(*steps), error);
+    if (error)
+      fail<InputError>("{}: the checkpoint cannot be removed: {}", (folder / step_name(*steps)).string(),
+                       error.message());
+  }
+}
+
 void remove_checkpoints_of_results(const fs::path& results) {
   for (const FoundCheckpoint& variant : checkpoints_of_results(results)) {
     // The best one of evaluation.keep_best is in a folder of its own.

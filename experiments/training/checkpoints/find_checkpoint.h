@@ -26,6 +26,9 @@ void remove_old(const std::filesystem::path& folder, std::int64_t steps_done, st
 /// removed.
 void remove_all_of(const std::filesystem::path& folder);
 
+/// Removes the checkpoints after more than `steps_done` steps. InputError if one cannot be removed.
+void remove_after(const std::filesystem::path& folder, std::int64_t steps_done);
+
 struct FoundCheckpoint {
   std::filesystem::path folder;  // the parent of the folder step-...
   std::int64_t steps = 0;

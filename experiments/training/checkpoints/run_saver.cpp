@@ -42,7 +42,8 @@ void RunSaver::clear() const {
 void RunSaver::resume(std::int64_t first_step, const std::string& measure) {
   saved_after_ = whole_after_ = first_step;
   if (measure.empty() || !saves()) return;
-  const std::optional<std::int64_t> steps = best_folder_.latest();
+  if (leads()) best_folder_.remove_after(first_step);
+  const std::optional<std::int64_t> steps = best_folder_.latest(first_step + 1);
   if (!steps) return;
   // What an earlier part of the run has kept by another measure does not count.
   if (const std::optional<double> accuracy = best_folder_.number(*steps, measure))
@@ -67,6 +68,7 @@ void RunSaver::save_into(const CheckpointFolder& folder, Trainer& trainer, std::
                          const SafetensorsMetadata& remarks, bool is_last) {
   const auto begin = std::chrono::steady_clock::now();
   if (leads()) observer_.on_status("saving");
+  trainer.catch_up_all();  // what is checked is what is saved
   if (experiment_.train.check_replicas > 0) check_replicas(trainer, steps_done - 1);
   trainer.check_finite(steps_done - 1);
   rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
@@ -105,10 +107,12 @@ void RunSaver::note(const std::optional<CheckpointWriter::Written>& written) {
       whole_after_ = written->steps_done;
     return;
   }
-  if (is_best)
+  if (is_best) {
     best_ = whole_best_;
-  else
+  } else {
     saved_after_ = whole_after_;
+    newest_lost_ = written->steps_done;
+  }
   lost_.push_back({written->steps_done, written->failure->why});
   if (leads())
     observer_.on_note(fmt::format(

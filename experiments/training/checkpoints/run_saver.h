@@ -28,6 +28,7 @@ class RunSaver {
   /// Rank 0, before a run that does not resume: an earlier run's checkpoints would be resumed later.
   void clear() const;
   /// The run resumes after these steps. `measure` names what the best checkpoint is the best in; empty: none is kept.
+  /// One of later steps is removed: these are evaluated again.
   void resume(std::int64_t first_step, const std::string& measure);
 
   /// Reserves the memory of the copy, if one will be made after more than these steps.
@@ -52,7 +53,8 @@ class RunSaver {
   const std::optional<BestCheckpoint>& best() const { return best_; }
   /// What could not be written, on all ranks.
   const std::vector<LostCheckpoint>& lost() const { return lost_; }
-  bool has_lost(std::int64_t steps_done) const { return !lost_.empty() && lost_.back().steps == steps_done; }
+  /// Whether the newest checkpoint is that after these steps, and could not be written.
+  bool has_lost_newest(std::int64_t steps_done) const { return newest_lost_ == steps_done; }
   /// The size of this rank's copy in the host's memory; on plan, of the copy that a run would make.
   std::int64_t copy_bytes(Trainer& trainer) const;
 
@@ -80,6 +82,7 @@ class RunSaver {
   std::optional<BestCheckpoint> best_;  // what is being written included
   std::optional<BestCheckpoint> whole_best_;
   std::vector<LostCheckpoint> lost_;
+  std::optional<std::int64_t> newest_lost_;  // the steps of the last one of lost_ that is not a best one
 };
 
 }  // namespace heddle

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/files/atomic_file.h"
+#include "tests/support/files/experiment_files.h"
 #include "tests/support/images/drawn_faces.h"
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
@@ -95,6 +96,11 @@ TEST_CASE("eval gives a checkpoint's sets the figures of the run, without its da
 
   const Called table = call({"eval", out});
   CHECK(table.out.starts_with("variant    set"));
+  const Called into_run = call({"eval", out, "--out", out});
+  CHECK(into_run.code == 2);
+  CHECK(into_run.err == "heddle: " + out +
+                            ": holds the results of a run, whose roc.csv would be replaced: choose another folder with "
+                            "--out\n");
 }
 
 TEST_CASE("a training without test images is evaluated on sets, and people who are not trained have no rank-1") {
@@ -168,6 +174,66 @@ TEST_CASE("eval names what is missing: a checkpoint, a set, the data of a drawn 
             .ends_with("every: expected sets to evaluate, in evaluation.sets"));
   CHECK(error({checkpoint, "--set", R"(evaluation.sets=[{"name": "a", "type": "bin"}])"}) ==
         "heddle: --set evaluation.sets: /evaluation/sets/0/path: expected a string, got nothing");
+}
+
+TEST_CASE("eval calls the variants of a study by their names") {
+  Files files;
+  Json study = small_study();
+  study["evaluation"] = Json::parse(R"({"every": 6, "keep_best": true, "sets": [{"name": "faces", "type": "drawn"}]})");
+  study["variants"] = Json::parse(R"([{"name": "a b"}, {"name": "best"}])");
+  REQUIRE(call({"run", files.write(study), "--out", files.path("out")}).code == 0);
+  const auto named = [&](const std::string& checkpoint) {
+    const Called called = call({"eval", checkpoint, "--out", files.path("evaluated")});
+    CAPTURE(called.err);
+    REQUIRE(called.code == 0);
+    const std::string roc = read_file(files.path("evaluated") + "/roc.csv", 1 << 20);
+    const std::size_t row = roc.find('\n') + 1;
+    return roc.substr(row, roc.find(',', row) - row);
+  };
+  const std::string checkpoints = files.path("out") + "/checkpoint/";
+  CHECK(named(checkpoints + "a%20b") == "a b");
+  CHECK(named(checkpoints + "a%20b/best") == "a b");
+  CHECK(named(checkpoints + "best") == "best");
+  CHECK(named(checkpoints + "best/best/step-000006") == "best");
+  std::filesystem::rename(checkpoints + "a%20b", files.path("elsewhere"));
+  CHECK(named(files.path("elsewhere")) == "small");
+}
+
+TEST_CASE("a best checkpoint of steps that are done again is not the best any more") {
+  Files files;
+  Json study = small_study();
+  study["evaluation"] = Json::parse(R"({"every": 2, "keep_best": true, "sets": [{"name": "faces", "type": "drawn"}]})");
+  const std::string file = files.write(study);
+  const std::filesystem::path best = files.path("out") + "/checkpoint/small/best";
+  const std::vector<std::string> run{"run", file, "--out", files.path("out")};
+  REQUIRE(call({"run", file, "--out", files.path("out"), "--set", "train.steps=2"}).code == 0);
+  REQUIRE(std::filesystem::exists(best / "step-000002"));
+  std::filesystem::copy(best / "step-000002", best / "step-000005", std::filesystem::copy_options::recursive);
+  std::vector<std::string> again = run;
+  again.insert(again.end(), {"--resume", "--set", "train.steps=3"});
+  REQUIRE(call(again).code == 0);
+  CHECK_FALSE(std::filesystem::exists(best / "step-000005"));
+  CHECK(std::filesystem::exists(best / "step-000002"));
+
+  // Only the best one is left: the run begins anew, and with it the search for the best.
+  std::filesystem::remove_all(files.path("out") + "/checkpoint/small/step-000003");
+  std::filesystem::rename(best / "step-000002", best / "step-000005");
+  again[4] = "--resume=auto";
+  REQUIRE(call(again).code == 0);
+  CHECK_FALSE(std::filesystem::exists(best / "step-000005"));
+  CHECK(std::filesystem::exists(best / "step-000002"));
+}
+
+TEST_CASE("where the best checkpoint cannot be written, the newest one is") {
+  Files files;
+  Json study = small_study();
+  study["evaluation"] = Json::parse(R"({"every": 6, "keep_best": true, "sets": [{"name": "faces", "type": "drawn"}]})");
+  std::filesystem::create_directories(files.path("out") + "/checkpoint/small");
+  std::filesystem::create_symlink(files.path("none") + "/folder", files.path("out") + "/checkpoint/small/best");
+  const Called called = call({"run", files.write(study), "--out", files.path("out"), "--json", "--force"});
+  CAPTURE(called.err);
+  CHECK(called.err.find("the checkpoint after 6 steps is lost: ") != std::string::npos);
+  CHECK(std::filesystem::exists(files.path("out") + "/checkpoint/small/step-000006"));
 }
 
 }  // namespace heddle::test
