@@ -18,4 +18,11 @@ void check_target(const fs::path& target, bool replace) {
   if (!replace) fail<InputError>("{}: exists already; --force replaces it", target.string());
 }
 
+void check_beside(const fs::path& target, const fs::path& beside) {
+  std::error_code unknown;
+  if (fs::exists(beside, unknown) && !fs::exists(target, unknown))
+    fail<InputError>("{}: exists already, and would be written beside {}: remove it or choose another name",
+                     beside.string(), target.filename().string());
+}
+
 }  // namespace heddle

@@ -8,4 +8,8 @@ namespace heddle {
 /// InputError if the target is there and may not be replaced, or never can be.
 void check_target(const std::filesystem::path& target, bool replace);
 
+/// For a file that a command writes beside its target: InputError if it is there and the target is not, so that an
+/// earlier call has not written it.
+void check_beside(const std::filesystem::path& target, const std::filesystem::path& beside);
+
 }  // namespace heddle

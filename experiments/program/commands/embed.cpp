@@ -5,6 +5,7 @@
 #include "experiments/export/embeddings.h"
 #include "experiments/program/checkpoint_study.h"
 #include "experiments/program/commands/command.h"
+#include "experiments/program/target_file.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
@@ -36,10 +37,12 @@ void embed_command(const EmbedCommand& command, const Console& console, Job* job
     if (command.raw_weights) experiment.train.averages_weights = false;
     experiment.evaluation.sets.clear();
     experiment.evaluation.flip = command.flips;
+    const bool writes = job == nullptr || job->rank() == 0;
+    if (writes && command.out.extension() == ".npy") check_beside(command.out, names_beside(command.out));
     files = find_images(command.images);
     model.emplace(experiment, checkpoint);
     dimension = embedding_size(model->model());
-    if (job == nullptr || job->rank() == 0) out = open_embeddings(command.out, files, dimension);
+    if (writes) out = open_embeddings(command.out, files, dimension);
   });
   embed_files(*model, files, command.normalizes, job,
               [&out](std::span<const float> embeddings) { out->append(embeddings); });

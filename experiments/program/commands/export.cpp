@@ -4,6 +4,7 @@
 #include "experiments/export/state_dict.h"
 #include "experiments/program/checkpoint_study.h"
 #include "experiments/program/commands/command.h"
+#include "experiments/program/target_file.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
 
@@ -28,6 +29,7 @@ void check_options(const ExportCommand& command) {
                      command.onnx.takes_pixels ? "--preprocessing" : "--normalize");
   if (command.format == "onnx" && std::filesystem::is_directory(command.out))
     fail<InputError>("{}: is a folder: expected a file, such as model.onnx", command.out.string());
+  if (command.format == "safetensors") check_beside(command.out / "model.safetensors", command.out / "config.json");
 }
 
 void export_command(const ExportCommand& command, const Console& console) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +13,7 @@
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
 #include "experiments/results/units.h"
+#include "experiments/training/checkpoints/find_checkpoint.h"
 #include "experiments/training/run.h"
 #include "framework/backends/gpu.h"
 #include "framework/description/text.h"
@@ -145,6 +147,13 @@ std::string flops_table(const RunResult& run) {
   return grid.to_text();
 }
 
+/// InputError if the folder holds what a run has measured or saved.
+void check_has_no_run(const std::filesystem::path& results) {
+  if (std::filesystem::exists(results / "metrics.jsonl") || !checkpoints_of_results(results).empty())
+    fail<InputError>("{}: holds the results of a run, which the plan's would replace: choose another folder with --out",
+                     results.string());
+}
+
 /// A search prints the plan of each variant with the largest value of a field that fits. Returns 3 if no value fits for
 /// one of them.
 int plan_command(const PlanCommand& command, const Console& console) {
@@ -168,6 +177,7 @@ int plan_command(const PlanCommand& command, const Console& console) {
   }
   std::optional<ResultsFolder> folder;
   if (!command.out.empty()) {
+    check_has_no_run(command.out);
     Study<Experiment> written = study;  // a plan of the written experiment is the same plan
     for (std::size_t i = 0; i < devices.size(); ++i) written.variants[i].root.device = devices[i];
     folder.emplace(command.out, effective_json(written), false);

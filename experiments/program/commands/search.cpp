@@ -10,6 +10,7 @@
 #include "experiments/program/checkpoint_study.h"
 #include "experiments/program/commands/command.h"
 #include "experiments/program/commands/search/recorded_threshold.h"
+#include "experiments/program/target_file.h"
 #include "experiments/training/ranks/job_agreement.h"
 #include "experiments/training/ranks/world_options.h"
 #include "framework/description/printable.h"
@@ -152,6 +153,7 @@ class SearchRun {
     check_ending("--out", command_.out, {".json", ".csv"});
     check_ending("--sheet", command_.sheet, {".html"});
     check_ending("--index", command_.index, {".npy"});
+    if (is_first() && !command_.index.empty()) check_beside(command_.index, names_beside(command_.index));
     checkpoint_ = find_checkpoint(command_.checkpoint);
     Experiment experiment = checkpoint_study(checkpoint_, command_.sets, job_).variants.front().root;
     if (experiment.device == DeviceType::plan) fail<InputError>("device: expected cpu or cuda, found plan");

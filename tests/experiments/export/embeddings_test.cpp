@@ -117,6 +117,12 @@ TEST_CASE("embed names what is wrong with its images and its file, and leaves no
   CHECK(error(path("broken.jpg"), "e.npy") ==
         "heddle: image \"" + path("broken.jpg") + "\": broken JPEG: Premature end of JPEG file\n");
   CHECK(!fs::exists(folder / "e.txt"));
+  // A list of pairs, say.
+  write_file_atomically(folder / "pairs.txt", "a b 1\n");
+  CHECK(error(path("faces"), "pairs.npy") ==
+        "heddle: " + path("pairs.txt") +
+            ": exists already, and would be written beside pairs.npy: remove it or choose another name\n");
+  CHECK(read_file(folder / "pairs.txt", 1 << 20) == "a b 1\n");
 }
 
 }  // namespace heddle::test
