@@ -299,4 +299,12 @@ Mesh mesh_of(const Experiment& experiment) {
   return mesh_of(experiment.mesh, can_have_copies ? copies_of_stages(pipeline.schedule) : 1);
 }
 
+IndexRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index) {
+  const std::int64_t batch = experiment.train.batch;
+  const std::int64_t ranks = mesh.size(Axis::dp);
+  const std::int64_t groups = experiment.train.micro_batches * ranks;
+  const std::int64_t begin = shard(batch, groups, index * ranks).begin;
+  return {begin, shard(batch, groups, index * ranks + ranks - 1).end() - begin};
+}
+
 }  // namespace heddle

@@ -223,4 +223,10 @@ Mesh mesh_of(const MeshConfig& config, int copies = 1);
 /// The mesh of an experiment, with as many copies of each stage as its schedule has.
 Mesh mesh_of(const Experiment& experiment);
 
+/// The positions of a micro-batch's samples in the global batch, for all data-parallel ranks together. The batch is
+/// divided into sample groups, micro-batch by micro-batch and within each rank by rank along dp. The division is
+/// that of one rank with dp * micro_batches micro-batches, also where these do not divide the batch; the first
+/// micro-batch is as large as any.
+IndexRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index);
+
 }  // namespace heddle

@@ -88,7 +88,7 @@ ModelSpec model_of(const Experiment& experiment, const ImageShape& image) {
 PlannerOptions planner_options(const Experiment& experiment, const ModelSpec& model, const Mesh& mesh) {
   const TrainConfig& train = experiment.train;
   PlannerOptions options{.mesh = mesh,
-                         .samples = shard(train.batch, train.micro_batches, 0).size,
+                         .samples = micro_batch_samples(experiment, mesh, 0).size,
                          // Each copy of the stages has its share.
                          .micro_batches = train.micro_batches / mesh.size(Axis::copies),
                          .links = experiment.links,

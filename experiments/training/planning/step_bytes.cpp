@@ -110,7 +110,10 @@ bool has_step_bytes(const Experiment& experiment) {
     const bool sends_sample = mesh_of(experiment).size(experiment.head_of(set).copy_axes()) > 1;
     if (sends_sample && sample_varies(experiment, set)) return false;
   }
-  return !experiment.train.forward_only && experiment.pipeline.recompute == Recompute::never &&
+  const TrainConfig& train = experiment.train;
+  const bool is_even =
+      micro_batch_samples(experiment, mesh_of(experiment), 0).size * train.micro_batches == train.batch;
+  return is_even && !experiment.train.forward_only && experiment.pipeline.recompute == Recompute::never &&
          experiment.head.loss_every == 1;
 }
 

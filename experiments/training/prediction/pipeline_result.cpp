@@ -20,7 +20,7 @@ PipelineResult pipeline_of(const Experiment& experiment, const RunPlan& plan) {
   }
   for (int stage = 0; stage < plan.stages(); ++stage)
     result.stage_begins.push_back(plan.model->applications()[static_cast<std::size_t>(plan.range(stage).begin)].name);
-  const std::int64_t samples = shard(experiment.train.batch, experiment.train.micro_batches, 0).size;
+  const std::int64_t samples = micro_batch_samples(experiment, plan.placement->mesh, 0).size;
   for (int rank = 0; rank < result.schedule.size(); ++rank) {
     int last = 0;
     for (int stage = 0; stage < plan.stages(); ++stage)

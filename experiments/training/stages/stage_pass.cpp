@@ -9,14 +9,6 @@
 
 namespace heddle {
 
-IndexRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index) {
-  const std::int64_t batch = experiment.train.batch;
-  const std::int64_t ranks = mesh.size(Axis::dp);
-  const std::int64_t groups = experiment.train.micro_batches * ranks;
-  const std::int64_t begin = shard(batch, groups, index * ranks).begin;
-  return {begin, shard(batch, groups, index * ranks + ranks - 1).end() - begin};
-}
-
 std::vector<Variable> StagePass::forward(int stage, int micro_batch, std::vector<Variable> inputs, bool recomputing) {
   const Pass pass{
       .rank = rank_, .training = training_, .step = step_, .samples = samples(micro_batch), .recomputing = recomputing};

@@ -16,11 +16,6 @@
 
 namespace heddle {
 
-/// The positions of a micro-batch's samples in the global batch, for all data-parallel ranks together. The batch is
-/// divided into sample groups, micro-batch by micro-batch and within each rank by rank along dp. The division is
-/// that of one rank with dp * micro_batches micro-batches, also where these do not divide the batch.
-IndexRange micro_batch_samples(const Experiment& experiment, const Mesh& mesh, std::int64_t index);
-
 class StagePass : public PipelineStages {
  public:
   std::vector<Variable> forward(int stage, int micro_batch, std::vector<Variable> inputs, bool recomputing) override;
