@@ -57,8 +57,8 @@ class Search {
       estimate_front();
       plan_changes_of_written();
       plan_leaders();
+      plan_winner();
     }
-    plan_winner();
     gather();
     return std::move(result_);
   }
@@ -278,14 +278,43 @@ class Search {
     return false;
   }
 
-  /// Plans what leads in the end, also if the search was interrupted, so that what is written has been planned.
+  /// Plans what leads in the end, also if the search was interrupted, so that what is written has been planned, and
+  /// then the layouts around it that estimates cannot tell from it.
   void plan_winner() {
     while (true) {
       const std::vector<LayoutCandidate> known = known_.all_with_margins();
       const std::vector<LayoutCandidate> winner = first_distinct(order_of(known), 1);
-      if (winner.empty() || winner[0].is_planned() || !can_plan(winner[0].layout, 1 + work_for_winner)) return;
-      (void)planned(winner[0].layout);
+      if (winner.empty()) return;
+      if (winner[0].is_planned() ? !plan_next_to(winner[0]) : !plan_with_reserve(winner[0].layout)) return;
     }
+  }
+
+  /// Returns false if the work that is left for the winner does not suffice.
+  bool plan_with_reserve(const Layout& layout) {
+    if (!can_plan(layout, 1 + work_for_winner)) return false;
+    (void)planned(layout);
+    return true;
+  }
+
+  /// Plans the best one of the layouts around the winner that are not planned. Returns false if there is none.
+  bool plan_next_to(const LayoutCandidate& winner) {
+    constexpr double max_loss = 1.01;
+    std::vector<LayoutCandidate> close;
+    for (const LayoutOption option : all_of<LayoutOption>) {
+      if (option == LayoutOption::mesh) continue;
+      std::vector<Layout> neighbours = neighbours_of(winner.layout, option);
+      // The work of the head decides which stages are balanced.
+      if (option == LayoutOption::over || option == LayoutOption::logits)
+        for (std::size_t i = 0, count = neighbours.size(); i < count; ++i)
+          for (const Layout& both : space_.neighbours(neighbours[i], LayoutOption::cut)) neighbours.push_back(both);
+      for (const Layout& layout : neighbours) {
+        if (stops()) return false;
+        const MaybeCandidate each = estimated(layout);
+        if (each && !each->is_planned() && each->fits && each->figures.seconds <= max_loss * winner.figures.seconds)
+          close.push_back(*each);
+      }
+    }
+    return !close.empty() && plan_with_reserve(ranked(close)[0].layout);
   }
 
   void gather() {
