@@ -303,6 +303,18 @@ TEST_CASE("pooling: values, ties, padding and adjoints") {
     }
 }
 
+TEST_CASE("pooling: a NaN is the maximum, wherever it is") {
+  Device device = test::make_device();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const PoolOptions whole{.kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}};
+  for (std::size_t at = 0; at < 4; ++at) {
+    std::vector<double> values{1, 2, 3, 4};
+    values[at] = nan;
+    const Tensor x = Tensor::from_host<double>(device, {1, 2, 2, 1}, values);
+    CHECK(std::isnan(max_pool2d(x, whole).value().item()));
+  }
+}
+
 TEST_CASE("pooling: errors") {
   Device device = test::make_device();
   const Tensor x = Tensor::zeros(device, {1, 3, 3, 2}, DType::f32);

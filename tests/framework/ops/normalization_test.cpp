@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -207,6 +208,20 @@ TEST_CASE("batch_norm: an empty batch is legal, one value per channel is not") {
   CHECK(dgamma->gradient().to_doubles() == std::vector<double>(4, 0.0));
   CHECK_THROWS_WITH_AS(batch_norm(Tensor::zeros(device, {1, 4}, DType::f32), {}, {}, 1e-5, {}, statistics),
                        "batch_norm: f32[1,4] has one value per channel; statistics need two", InputError);
+}
+
+TEST_CASE("batch_norm: a channel with a NaN gives NaN, with ReLU as well") {
+  Device device = test::make_device();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  Tensor statistics;
+  const Tensor x = Tensor::from_host<double>(device, {2, 2}, {nan, 1, 2, 3});
+  for (const NormActivation activation : {NormActivation::none, NormActivation::relu}) {
+    const std::vector<double> y =
+        batch_norm(x, {}, {}, 1e-5, {.activation = activation}, statistics).value().to_doubles();
+    CHECK(std::isnan(y[0]));
+    CHECK(std::isnan(y[2]));
+    CHECK(y[3] > 0);
+  }
 }
 
 TEST_CASE("batch_norm: errors print the shapes") {

@@ -211,10 +211,11 @@ void attend_backward(const Head& h, const Head& next, double scale, const Dropou
 
 /// body(head, next head, scratch) for every pair of sample and head, spread over the team.
 template <class C, class F>
-void for_each_head(const Tensor& qkv, AttentionPass pass, Tensor& workspace, F body) {
+void for_each_head(const Context& context, const Tensor& qkv, AttentionPass pass, Tensor& workspace, F body) {
   const Shape& s = qkv.shape();
   const AttentionScratch scratch(s, qkv.dtype(), pass);
   if (scratch.vectors == 0) return;
+  const ThreadTeam team(context.threads());  // for each of which there is scratch space
   parallel_for(s[0] * s[2], 1, [&](std::int64_t begin, std::int64_t end) {
     const ThreadTeam alone(1);
     C* const own = reinterpret_cast<C*>(workspace.as<std::byte>() + omp_get_thread_num() * scratch.bytes);
@@ -237,10 +238,11 @@ void AttentionKernelsOn<cpu::Context>::attention(const Tensor& qkv, double scale
   const cpu::DropoutFactors factors(dropout);
   visit_floating(qkv.dtype(), "attention", [&]<class T>(T) {
     using C = Compute<T>;
-    cpu::for_each_head<C>(
-        qkv, AttentionPass::forward, workspace, [&](const cpu::Head& head, const cpu::Head& next, C* scratch) {
-          cpu::attend<T>(head, next, scale, factors, qkv.as<const T>(), scratch, y.as<T>(), log_sums.as<C>());
-        });
+    cpu::for_each_head<C>(context_, qkv, AttentionPass::forward, workspace,
+                          [&](const cpu::Head& head, const cpu::Head& next, C* scratch) {
+                            cpu::attend<T>(head, next, scale, factors, qkv.as<const T>(), scratch, y.as<T>(),
+                                           log_sums.as<C>());
+                          });
   });
 }
 
@@ -251,7 +253,7 @@ void AttentionKernelsOn<cpu::Context>::attention_backward(const Tensor& qkv, dou
   const cpu::DropoutFactors factors(dropout);
   visit_floating(qkv.dtype(), "attention", [&]<class T>(T) {
     using C = Compute<T>;
-    cpu::for_each_head<C>(qkv, AttentionPass::backward, workspace,
+    cpu::for_each_head<C>(context_, qkv, AttentionPass::backward, workspace,
                           [&](const cpu::Head& head, const cpu::Head& next, C* scratch) {
                             cpu::attend_backward<T>(head, next, scale, factors, qkv.as<const T>(),
                                                     log_sums.as<const C>(), dy.as<const T>(), scratch, dqkv.as<T>());

@@ -22,7 +22,7 @@ void HeadKernelsOn<cpu::Context>::best_centres(const Tensor& products, const Ten
         for (std::int64_t i = 0; i < centres; ++i) {
           const std::int64_t at = column * centres + i;
           const T cosine = factor != nullptr ? from[at] * factor[at] : from[at];
-          if (i > 0 && cosine <= maximum) continue;
+          if (i > 0 && !(cosine > maximum || cosine != cosine)) continue;  // a NaN wins, so that it is seen
           largest = i;
           maximum = cosine;
         }

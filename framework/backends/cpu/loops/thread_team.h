@@ -4,7 +4,8 @@
 namespace heddle::cpu {
 
 /// Makes parallel regions of the calling thread have `threads` threads, and starts these now. OutOfMemory if the system
-/// starts fewer: libgomp, where this happens to it, ends the process.
+/// starts fewer, where libgomp would end the process. That can still happen if another process takes the threads
+/// between the check and the start.
 void start_thread_team(int threads);
 
 }  // namespace heddle::cpu

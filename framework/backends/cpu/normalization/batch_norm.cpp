@@ -161,7 +161,8 @@ void NormalizationKernelsOn<cpu::Context>::normalize(const ChannelNorm& norm, co
           for (std::int64_t c = 0; c < channels; ++c) {
             C value = (static_cast<C>(from[c]) - center[c]) * factor[c] + offset[c];
             if constexpr (HasResidual::value) value += static_cast<C>(more[c]);
-            if constexpr (Activation::value == NormActivation::relu) value = value > 0 ? value : C{0};
+            if constexpr (Activation::value == NormActivation::relu)
+              value = value < 0 ? C{0} : value;  // a NaN stays one
             if constexpr (Activation::value == NormActivation::prelu) value = value > 0 ? value : slopes[c] * value;
             cpu::assign(to[c], value);
           }

@@ -60,7 +60,7 @@ void max_forward(const PoolGeometry& g, const T* x, T* y, std::int32_t* choice) 
           for (std::int64_t c = 0; c < g.channels; ++c) {
             const C value = static_cast<C>(from[c]);
             // A NaN wins, so that it is seen.
-            const bool wins = !(value <= top[c]);
+            const bool wins = value > top[c] || value != value;
             at[c] = wins ? index : at[c];
             top[c] = wins ? value : top[c];
           }

@@ -25,7 +25,7 @@ void best_centres_as(const Context& context, const Tensor& products, const Tenso
       T maximum = T(0);
       for (std::int64_t i = 0; i < centres; ++i) {
         const T value = factor != nullptr ? from[first + i] * factor[first + i] : from[first + i];
-        if (i > 0 && value <= maximum) continue;
+        if (i > 0 && !(value > maximum || value != value)) continue;  // a NaN wins, so that it is seen
         largest = i;
         maximum = value;
       }

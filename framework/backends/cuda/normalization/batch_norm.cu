@@ -49,7 +49,7 @@ struct AffineValues {
 template <NormActivation activation, class C>
 __device__ C activated(C pre, C slope) {
   if constexpr (activation == NormActivation::relu)
-    return pre > C(0) ? pre : C(0);
+    return pre < C(0) ? C(0) : pre;  // a NaN stays one
   else if constexpr (activation == NormActivation::prelu)
     return pre > C(0) ? pre : slope * pre;
   else

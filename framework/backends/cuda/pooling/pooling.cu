@@ -66,7 +66,7 @@ void max_forward(const Context& context, const PoolGeometry& g, const T* x, T* y
         const auto in = load<pack>(image + pixel * g.channels);
         for (int e = 0; e < pack; ++e) {
           const C value = static_cast<C>(in.at[e]);
-          if (value <= top[e]) continue;  // a NaN wins, so that it is seen
+          if (!(value > top[e] || value != value)) continue;  // a NaN wins, so that it is seen
           top[e] = value;
           where.at[e] = static_cast<std::int32_t>(pixel);
         }
