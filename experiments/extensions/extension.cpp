@@ -36,12 +36,18 @@ Extension rows_of(const std::filesystem::path& file) {
 
 }  // namespace
 
+std::vector<std::filesystem::path>& loaded_extensions() {
+  static std::vector<std::filesystem::path> files;
+  return files;
+}
+
 void load_extension(const std::filesystem::path& file) {
   try {
     const Extension own = rows_of(file);
     add_layers(own.layers);
     add_schedules(own.schedules);
     add_margins(own.margins);
+    loaded_extensions().push_back(file);
   } catch (const std::exception& error) {
     fail<InputError>("extension {}: {}", file.string(), error.what());
   }

@@ -25,5 +25,7 @@ struct Extension {
 /// Opens a library, which stays open, and adds its rows. InputError if it cannot be opened, was built for another
 /// version of Heddle, fails, or adds a name that there is already.
 void load_extension(const std::filesystem::path& file);
+/// The libraries that have been opened.
+std::vector<std::filesystem::path>& loaded_extensions();
 
 }  // namespace heddle

@@ -134,7 +134,11 @@ PickleValue TorchFile::state_dict(const std::string& key) {
         tensors > 0 && (text_of(items[i]) == key || tensors == std::ssize(inner) / 2))
       found.emplace_back(text_of(items[i]), items[i + 1]);
   }
-  if (key.empty() && tensors_of(items) > 0) {
+  // A checkpoint may have tensors beside its state dict, such as the best accuracy.
+  const auto has_more = [&, own = tensors_of(items)](const auto& inner) {
+    return tensors_of(pickle_->items(inner.second)) > own;
+  };
+  if (key.empty() && tensors_of(items) > 0 && std::none_of(found.begin(), found.end(), has_more)) {
     description_ = "a state dict of torch.save";
     return root;
   }

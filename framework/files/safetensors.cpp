@@ -81,7 +81,7 @@ class HeaderParser : public nlohmann::json::json_sax_t {
     if (place_ != Place::tensor || key_ != "dtype") return unexpected("a string");
     const auto row = std::find_if(dtype_rows.begin(), dtype_rows.end(), [&](const auto& r) { return r.name == value; });
     if (row == dtype_rows.end())
-      fail_in_tensor("unknown dtype '{}': expected F64, F32, BF16, F16, I64, I32 or U8", short_name(value));
+      fail_in_tensor("unknown dtype '{}': expected F64, F32, BF16, F16, I64, I32, I8 or U8", short_name(value));
     tensors.back().dtype = row->dtype;
     return true;
   }

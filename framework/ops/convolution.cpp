@@ -9,15 +9,17 @@
 
 namespace heddle {
 
+std::int64_t convolved_size(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                            std::int64_t dilation) {
+  const std::int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
 namespace {
 
 Extent output_of(const Extent& in, const Extent& kernel, const ConvolutionOptions& o) {
-  const auto size = [](std::int64_t n, std::int64_t k, std::int64_t stride, std::int64_t padding, std::int64_t gap) {
-    const std::int64_t room = n + 2 * padding - gap * (k - 1) - 1;
-    return room < 0 ? 0 : room / stride + 1;
-  };
-  return {size(in.height, kernel.height, o.stride.height, o.padding.height, o.dilation.height),
-          size(in.width, kernel.width, o.stride.width, o.padding.width, o.dilation.width)};
+  return {convolved_size(in.height, kernel.height, o.stride.height, o.padding.height, o.dilation.height),
+          convolved_size(in.width, kernel.width, o.stride.width, o.padding.width, o.dilation.width)};
 }
 
 ConvolutionGeometry check(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& o) {

@@ -13,6 +13,10 @@ struct ConvolutionOptions {
   std::int64_t groups = 1;
 };
 
+/// The height or width of the output; 0 if the kernel does not fit.
+std::int64_t convolved_size(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                            std::int64_t dilation);
+
 /// x [N, H, W, in], weight [out, kh, kw, in / groups], bias [out] or none -> [N, H', W', out].
 Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias, const ConvolutionOptions& options);
 

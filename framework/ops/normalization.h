@@ -44,7 +44,8 @@ Variable batch_norm_inference(const Variable& x, const Tensor& mean, const Tenso
 /// Over the last dimension (Ba, Kiros and Hinton 2016); gamma and beta [C] of the compute type, either may be none.
 Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon);
 
-/// Rows of unit length: x / max(|x|, epsilon) over the last dimension.
+/// Rows of unit length: x / max(|x|, epsilon) over the last dimension. The gradient is that of x / |x|: epsilon is far
+/// below the norms of rows that have one.
 Variable l2_normalize(const Variable& x, double epsilon = 1e-12);
 
 }  // namespace heddle

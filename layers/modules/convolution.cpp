@@ -67,7 +67,7 @@ class ConvolutionSpec final : public LayerSpec {
 
  private:
   std::int64_t extent(std::int64_t size) const {
-    return (size + 2 * o_.padding - o_.dilation * (o_.kernel - 1) - 1) / o_.stride + 1;
+    return convolved_size(size, o_.kernel, o_.stride, o_.padding, o_.dilation);
   }
   std::variant<LayerOption, Refusal> group_option(AxisUse use) const {
     if (o_.groups == 1) return Refusal{"it has one group only"};

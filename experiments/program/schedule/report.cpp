@@ -89,7 +89,7 @@ std::string schedule_json(const ScheduleReport& report) {
                    {"peak_weight_inputs", simulation.peak_weight_inputs},
                    {"peak_offloaded", simulation.peak_offloaded}};
   if (report.critical) json["critical_path"] = critical_path_json(*report.critical, simulation.timeline);
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace heddle

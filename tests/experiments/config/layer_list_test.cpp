@@ -122,6 +122,8 @@ TEST_CASE("an invalid written-out model is refused with the layer, the given and
         "model: fc: linear: expected vectors [n,d] or tokens [n,t,d], got [n,8,8,4]: put a flatten before it");
   CHECK(error_of(R"([{"type": "flatten"}, {"type": "conv2d", "out": 4}])") ==
         "model: conv2d_1: conv2d: expected images [n,height,width,channels], got [n,192]");
+  CHECK(error_of(R"([{"type": "conv2d", "out": 4, "kernel": 9, "padding": 0, "stride": 2}, {"type": "flatten"}])") ==
+        "model: conv2d_0: conv2d: a kernel of 9 does not fit into [1,8,8,3] with padding 0");
   CHECK(error_of(R"([{"type": "flatten"}, {"type": "max_pool"}])") ==
         "model: max_pool_1: max_pool: expected images [n,height,width,channels], got [n,192]");
   CHECK(error_of("[" + stem + R"({"type": "add", "inputs": ["stem", "input"]}])") ==

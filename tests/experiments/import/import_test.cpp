@@ -87,6 +87,15 @@ TEST_CASE("a state dict that is nested and wrapped is found, and keeps types, sh
   }
 }
 
+TEST_CASE("a tensor beside a state dict, such as the best accuracy, is not taken for the state dict") {
+  const Scratch folder;
+  const Called imported = import(file("best.pt"), folder / "out.safetensors");
+  CAPTURE(imported.err);
+  REQUIRE(imported.code == 0);
+  CHECK(imported.out.find("the state dict \"state_dict\" of torch.save\n") != std::string::npos);
+  CHECK(values_of(SafetensorsReader(folder / "out.safetensors"), "w") == expected(3));
+}
+
 TEST_CASE("of several state dicts one is chosen, and tensors may be chosen by their prefix") {
   const std::string two = file("two.pt").string();
   CHECK(error_of(two) == fmt::format("heddle: {}: has several state dicts, \"state_dict_backbone\" (1 tensor), "

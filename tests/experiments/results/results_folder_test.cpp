@@ -363,6 +363,10 @@ TEST_CASE("different variants have different folders, all of them harmless names
   CHECK(folder_name("a/b c") == "a%2Fb%20c");
   CHECK(folder_name("a%2Fb") == "a%252Fb");
   CHECK(folder_name("") == "%");
+  const std::string long_name(300, 'a');
+  CHECK(variant_of_folder(folder_name("a/b c%2F\xFF")) == "a/b c%2F\xFF");
+  CHECK(variant_of_folder(folder_name(long_name)) == folder_name(long_name));
+  CHECK(variant_of_folder("100%") == "100%");
   const std::string one = folder_name(std::string(300, 'a') + "1");
   CHECK(one.size() < 255);
   CHECK(one != folder_name(std::string(300, 'a') + "2"));

@@ -215,7 +215,7 @@ TEST_CASE("safetensors: every malformed field is an error that names the fault")
   CHECK(tensor(R"("dtype":"F32","data_offsets":[0,4])") == "tensor 't': shape is missing");
   CHECK(tensor(R"("dtype":"F32","shape":[1])") == "tensor 't': data_offsets is missing");
   CHECK(tensor(R"("dtype":"F8_E4M3")") ==
-        "tensor 't': unknown dtype 'F8_E4M3': expected F64, F32, BF16, F16, I64, I32 or U8");
+        "tensor 't': unknown dtype 'F8_E4M3': expected F64, F32, BF16, F16, I64, I32, I8 or U8");
   CHECK(tensor(R"("dtype":4)") == "tensor 't': dtype: expected a string, got a number");
   CHECK(tensor(R"("shape":"1")") == "tensor 't': shape: expected a list of numbers, got a string");
   CHECK(tensor(R"("shape":{})") == "tensor 't': shape: expected a list of numbers, got an object");

@@ -80,13 +80,16 @@ Done.
 An internal error, or a claim of \fBheddle reproduce\fR failed.
 .TP
 2
-The input is wrong, or a file cannot be read or written.
+The input is wrong, or a file cannot be read.
 .TP
 3
 Out of memory.
 .TP
 4
 A rank failed.
+.TP
+5
+The results, or standard output, could not be written.
 .TP
 128 + n
 Ended by the signal n.

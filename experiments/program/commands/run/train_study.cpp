@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "experiments/config/json_identity.h"
+#include "experiments/extensions/extension.h"
 #include "experiments/program/interruption_signals.h"
 #include "experiments/program/job/elastic.h"
 #include "experiments/program/run_reporter.h"
@@ -40,8 +41,10 @@ std::set<int> interrupting_signals(const Study<Experiment>& study) {
 /// The command that continues an interrupted run.
 std::string continuing(const RunOptions& options) {
   const char* const launcher = std::getenv("HEDDLE_LAUNCHER");  // as it was called
-  std::string text =
-      shell_word(launcher != nullptr ? launcher : "./heddle") + " run " + shell_word(options.file.string());
+  std::string text = shell_word(launcher != nullptr ? launcher : "./heddle");
+  for (const std::filesystem::path& extension : loaded_extensions())
+    text += " --extension " + shell_word(extension.string());
+  text += " run " + shell_word(options.file.string());
   for (const std::string& set : options.sets) text += " --set " + shell_word(set);
   if (!options.out.empty()) text += " --out " + shell_word(options.out.string());
   if (options.automatic) text += " --placements auto";

@@ -91,12 +91,12 @@ std::string search_csv(const FoundPeople& found) {
     for (std::size_t k = 0; k < found.nearest[i].size(); ++k) {
       const Neighbour& neighbour = found.nearest[i][k];
       const std::optional<bool> matches = found.matches(neighbour);
-      text += fmt::format("{},{},{},{},{},{}\n", csv_field(found.probes[i]), k + 1, csv_field(found.person(neighbour)),
-                          neighbour.cosine,
+      text += fmt::format("{},{},{},{},{},{}\n", csv_field(valid_utf8(found.probes[i])), k + 1,
+                          csv_field(valid_utf8(found.person(neighbour))), neighbour.cosine,
                           !matches   ? ""
                           : *matches ? "true"
                                      : "false",
-                          csv_field(found.image(neighbour)));
+                          csv_field(valid_utf8(found.image(neighbour))));
     }
   return text;
 }

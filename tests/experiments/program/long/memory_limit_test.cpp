@@ -42,4 +42,19 @@ TEST_CASE("a run that may not take the memory that it needs ends with exit code 
   CHECK(without_memory > 0);
 }
 
+TEST_CASE("a run whose threads libgomp cannot start ends with exit code 3 and an error") {
+  const Scratch scratch;
+  const std::string said = (scratch / "said").string();
+  // More than the address space has: only libgomp's threads have such stacks.
+  const int status =
+      std::system(fmt::format("OMP_STACKSIZE=200000G '{}' run '{}' --out '{}' --set threads=2 >'{}' 2>&1", program(),
+                              experiment_file("quickstart"), (scratch / "out").string(), said)
+                      .c_str());
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 3);
+  CHECK(read_file(said, 1 << 20)
+            .find("heddle: a library has ended the process, perhaps because the system cannot start the "
+                  "computing threads: a limit (ulimit -v, ulimit -u) or OMP_STACKSIZE\n") != std::string::npos);
+}
+
 }  // namespace heddle::test
