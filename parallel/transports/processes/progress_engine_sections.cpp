@@ -42,7 +42,7 @@ std::chrono::milliseconds ProgressEngine::grace(const Section& section) const {
   std::chrono::milliseconds grace = grace_of_late;
   for (int p = 0; p < size(); ++p) {
     const auto i = static_cast<std::size_t>(p);
-    if (section.ended[i] || left_[i] || is_late(section, p)) continue;
+    if (p == rank() || section.ended[i] || left_[i] || is_late(section, p)) continue;
     if (!wire_->is_silent(p)) return std::clamp(timeout_, min_grace, max_grace);
     grace = grace_of_silent;
   }
@@ -168,7 +168,8 @@ std::vector<std::string> ProgressEngine::gather(const std::string& content) {
       if (gathered_[p].empty() && !left_[static_cast<std::size_t>(p)]) return p;
     return {};
   };
-  wait_for_others(silent, section_timeout());
+  // Half as long as the others wait for this rank meanwhile, so that it is not taken for the late one.
+  wait_for_others(silent, section_timeout() / 2);
   for (int p = 1; p < needed_; ++p) {
     std::deque<std::string>& messages = gathered_[p];
     if (messages.empty()) continue;

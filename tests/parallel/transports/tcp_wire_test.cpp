@@ -217,7 +217,7 @@ TEST_CASE("sockets: a process that falls silent while the others gather is the o
       job.together([] {});
       if (p == 2) return others_have_ended.wait();
       job.gather("a text");
-      CHECK(message_of([&] { job.together([] {}); }) == "rank 2 did not respond within 0.2 s");
+      CHECK(message_of([&] { job.together([] {}); }) == "rank 2 did not respond within 0.1 s");
       CHECK(job.missing() == std::set<int>{2});
       others_have_ended.count_down();
     });
