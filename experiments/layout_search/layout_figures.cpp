@@ -153,7 +153,7 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
                     plan.placement->mesh);
   std::int64_t elements = 0;
   for (const ModelSpec::Application& application : plan.model->applications())
-    elements += application.layer->parameter_elements();
+    elements += application.layer->trained_elements();
   profile.optimizer = static_cast<double>(elements) * options.update_bytes() / experiment.profile.bytes_per_second;
   return profile;
 }
@@ -231,6 +231,7 @@ double min_step_seconds(const Experiment& experiment, int ranks) {
   serial.mesh = {};
   serial.memory_budget = 0;
   serial.ranks = {};
+  serial.train.micro_batches = 1;  // all samples of the batch, and no more
   const ModelSpec model = model_of(serial, image_shape(serial.data));
   const PlannerOptions options = planner_options(serial, model, mesh_of(serial));
   double flops = 0;

@@ -81,7 +81,7 @@ class RankRun {
     }
     tracer_->set_recording(false);
     rank_.device.backend().synchronize();  // a failure of the last step is reported before it counts as done
-    if (leads() && rank_.size > 1 && end > first && has_step_bytes(experiment_))
+    if (leads() && rank_.size > 1 && end > first && has_step_bytes(experiment_, *plan_->model))
       result_.sent_in_step = SentInStep{sent_in_steps_ / (end - first), step_bytes(experiment_, *plan_)};
     if (!has_data()) extrapolate_steps(end);
     if (first < experiment_.train.steps && !experiment_.train.forward_only) save_last();

@@ -157,9 +157,8 @@ class RankStatistics final : public StatisticsGroup {
 };
 
 /// The rows [micro-batch, rank, width] of both copies of the stage, of which each has seen every second micro-batch, in
-/// the order of the micro-batches. `is_first`: whether this rank's copy has seen the first one.
-Tensor of_all_copies(const Tensor& mine, Communicator& copies, bool is_first) {
-  const std::int64_t micro_batches = mine.shape()[0];
+/// the order of the micro-batches. `mine` has those of this rank's copy, which has seen the first one if `is_first`.
+Tensor of_all_copies(const Tensor& mine, std::int64_t micro_batches, Communicator& copies, bool is_first) {
   const std::int64_t width = mine.numel() / micro_batches;
   const Tensor gathered = copies.all_gather(mine.reshape({micro_batches, width}));
   const bool is_in_order = is_first == (copies.rank() == 0);
@@ -223,7 +222,8 @@ void BatchNorm::end_step(Rank& rank) {
   Tensor ordered = gathered;
   if (ranks > 1 && micro_batches > 1)
     ordered = transpose(Variable(gathered.reshape({ranks, micro_batches, width})), {1, 0, 2}).value();
-  if (rank.mesh.size(Axis::copies) > 1) ordered = of_all_copies(ordered, rank.over({Axis::copies}), has_first_sample);
+  if (rank.mesh.size(Axis::copies) > 1)
+    ordered = of_all_copies(ordered, micro_batches, rank.over({Axis::copies}), has_first_sample);
   rank.device.backend().normalization().merge_moments(ordered.reshape({ordered.numel() / width, width}),
                                                       options_.momentum, running_mean_.value, running_variance_.value);
 }

@@ -108,8 +108,8 @@ void PlacementCosts::add_parameters(const LayerSpec& layer, const LayerLayout& l
     const DType kept = options_.precision.of_parameter(shapes[i]);
     const std::int64_t held = part.held_shape().numel();
     costs.parameters += held;
-    costs.bytes += 2 * held * static_cast<std::int64_t>(size_of(kept));
-    const bool is_trained = layer.trains(i);
+    const bool is_trained = layer.trains(i);  // then it has a gradient
+    costs.bytes += (is_trained ? 2 : 1) * held * static_cast<std::int64_t>(size_of(kept));
     if (is_trained) sums[part.partial.index()][kept] += held;
     if (!part.gathered) continue;
     const std::int64_t whole = part.shape().numel();

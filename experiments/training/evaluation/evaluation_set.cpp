@@ -7,6 +7,7 @@
 #include "experiments/training/evaluation/files/labelled_file.h"
 #include "experiments/training/evaluation/files/pair_file.h"
 #include "experiments/training/evaluation/files/template_file.h"
+#include "experiments/training/evaluation/protocol/nearest.h"
 #include "framework/description/printable.h"
 #include "framework/error.h"
 
@@ -132,13 +133,17 @@ std::vector<EvaluationSet> open_sets(const Experiment& experiment, const Dataset
 std::vector<EvaluatedSet> evaluate_sets(const EvaluationConfig& config, const std::vector<EvaluationSet>& sets,
                                         Trainer& trainer) {
   Device& device = trainer.rank().device;
-  const bool has_results = trainer.rank().index == 0 && device.has_data();
+  const bool leads = trainer.rank().index == 0;
+  const bool has_results = leads && device.has_data();
   std::map<std::string, std::vector<ComparedPair>> compared;
   std::vector<EvaluatedSet> results;
   const auto embed_and_compare = [&] {
     for (const EvaluationSet& set : sets) {
       std::vector<float> embeddings = embed_images(config, set.images, trainer);
       if (trainer.has_broken_image()) return;
+      if (leads && !device.has_data() && set.gallery)
+        plan_nearest_rows(device, *set.gallery, std::ssize(set.labels) - *set.gallery,
+                          embedding_size(*trainer.plan().model));
       if (!has_results) continue;
       results.push_back({.name = set.name});
       if (set.gallery)

@@ -1,5 +1,6 @@
 #include "experiments/training/planning/step_bytes.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "experiments/training/planning/model_layout.h"
@@ -105,16 +106,18 @@ bool sample_varies(const Experiment& experiment) {
   return false;
 }
 
-bool has_step_bytes(const Experiment& experiment) {
+bool has_step_bytes(const Experiment& experiment, const ModelSpec& model) {
   for (std::size_t set = 0; set < experiment.heads(); ++set) {
     const bool sends_sample = mesh_of(experiment).size(experiment.head_of(set).copy_axes()) > 1;
     if (sends_sample && sample_varies(experiment, set)) return false;
   }
   const TrainConfig& train = experiment.train;
+  const bool recomputes = std::any_of(model.applications().begin(), model.applications().end(),
+                                      [](const ModelSpec::Application& each) { return each.recomputed; });
   const bool is_even =
       micro_batch_samples(experiment, mesh_of(experiment), 0).size * train.micro_batches == train.batch;
-  return is_even && !experiment.train.forward_only && experiment.pipeline.recompute == Recompute::never &&
-         experiment.head.loss_every == 1;
+  return is_even && !recomputes && !experiment.train.forward_only &&
+         experiment.pipeline.recompute == Recompute::never && experiment.head.loss_every == 1;
 }
 
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan) {

@@ -21,7 +21,7 @@ std::int64_t squares_of(const Experiment& experiment, const ModelSpec& model);
 bool sample_varies(const Experiment& experiment);
 /// Whether step_bytes holds: for training steps that compute everything once, including the loss, and that all send the
 /// same number of bytes, in micro-batches of one size.
-bool has_step_bytes(const Experiment& experiment);
+bool has_step_bytes(const Experiment& experiment, const ModelSpec& model);
 /// The bytes of such a step.
 StepBytes step_bytes(const Experiment& experiment, const RunPlan& plan);
 

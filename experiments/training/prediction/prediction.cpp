@@ -104,7 +104,7 @@ class Prediction {
   /// were profiled together are one pipeline, as fast as the slowest rank along dp and tp.
   std::set<std::vector<double>> speeds_of_pipelines() const {
     const std::vector<double> equal(schedule_.ranks.size(), 1);
-    if (experiment_.ranks.speed.empty()) return {equal};
+    if (experiment_.ranks.speed.empty() || !experiment_.is_virtual_time()) return {equal};
     const AxisSet together = profile_.is_of_ranks ? AxisSet{Axis::dp, Axis::tp} : AxisSet{Axis::tp};
     std::set<std::vector<double>> all;
     for (int dp = 0; dp < mesh_.size(Axis::dp); ++dp) {

@@ -203,11 +203,11 @@ void StageProfile::set_heads(const HeadProfile& part, const Experiment& experime
 
 namespace {
 
-/// The share of each application in the number of parameters.
+/// The share of each application in the number of trained parameters.
 std::vector<double> shares_of_parameters(const ModelSpec& model) {
   std::vector<double> shares;
   for (const auto& application : model.applications())
-    shares.push_back(static_cast<double>(application.layer->parameter_elements()));
+    shares.push_back(static_cast<double>(application.layer->trained_elements()));
   const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (double& share : shares) share /= std::max(all, 1.0);
   return shares;
@@ -229,7 +229,8 @@ std::vector<double> profile_applications(const Experiment& experiment, const Dat
       with_recompute(one_by_one(cut.stages(), static_cast<int>(serial.train.micro_batches)), recompute);
   const std::vector<double> shares = shares_of_parameters(*model);
   const auto micro_batches = static_cast<double>(serial.train.micro_batches);
-  const std::shared_ptr<const RunPlan> plan = serial_plan(serial, std::move(model), cut, schedule);
+  const auto marked = std::make_shared<const ModelSpec>(with_recomputed_layers(*model, serial.pipeline));
+  const std::shared_ptr<const RunPlan> plan = serial_plan(serial, marked, cut, schedule);
   std::vector<StageProfile>& steps = known_steps(serial, *plan, known);
   if (steps.empty()) steps = measure(serial, dataset, plan, experiment.mesh.tp);
   std::vector<double> seconds(static_cast<std::size_t>(cut.stages()), 0);

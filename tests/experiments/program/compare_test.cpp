@@ -73,6 +73,19 @@ TEST_CASE("runs and their variants are compared by their figures and by the keys
   CHECK(call({"compare", a}).out.find("experiments") == std::string::npos);
 }
 
+TEST_CASE("a set that is called like a column of the test images has a column of its own") {
+  const Scratch folder;
+  const std::string run = run_small(folder, "a", Json::parse(R"({"evaluation": {"sets": [
+                                      {"name": "rank 1", "type": "drawn"}, {"name": "b", "type": "drawn"}]}})"));
+  const Called called = call({"compare", run, "--json"});
+  REQUIRE(called.code == 0);
+  const Json accuracy = Json::parse(called.out)["runs"][0]["accuracy"];
+  const Json evaluation = Json::parse(read_file(fs::path(run) / "summary.json", large))["variants"][0]["evaluation"];
+  CHECK(accuracy["rank 1"] == evaluation["rank1"]);
+  CHECK(accuracy["set \"rank 1\""] == evaluation["sets"][0]["accuracy"]);
+  CHECK(accuracy["b"] == evaluation["sets"][1]["accuracy"]);
+}
+
 TEST_CASE("the page of a comparison is one file with figures for wide and narrow screens, and escapes names") {
   const Scratch folder;
   const std::string b = two_variants(folder);

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "experiments/training/evaluation/protocol/nearest.h"
 #include "experiments/training/evaluation/protocol/templates.h"
 #include "framework/backends/backend.h"
 #include "framework/error.h"
@@ -117,6 +118,21 @@ TEST_CASE("a template is the mean of its media, each the mean of its images, sca
   CHECK(templates[2] == 0);
   CHECK(templates[3] == 1);
   CHECK_THROWS_WITH(template_embeddings(images, 2, list, 3), "evaluation: template 2 of 3 has no image");
+}
+
+TEST_CASE("a plan of a search holds what the search holds") {
+  constexpr std::int64_t dimension = 16;
+  for (const auto& [gallery, probes] : {std::pair<std::int64_t, std::int64_t>{7, 3}, {70'000, 20}, {9'000, 1'100}}) {
+    CAPTURE(gallery);
+    Device device(make_backend("cpu", {.threads = 1}));
+    RowTable rows(device, gallery, dimension);
+    rows.append(random_rows(static_cast<std::size_t>(gallery * dimension), 4));
+    const std::vector<float> probe_rows = random_rows(static_cast<std::size_t>(probes * dimension), 5);
+    (void)nearest_rows(rows, {}, UnitRows(probe_rows, static_cast<std::size_t>(probes)), 2);
+    Device planned(make_backend("plan", {.threads = 1, .planned = "cpu"}));
+    plan_nearest_rows(planned, gallery, probes, dimension);
+    CHECK(planned.meter().peak().total() == device.meter().peak().total());
+  }
 }
 
 }  // namespace heddle::test::identification_test

@@ -44,6 +44,22 @@ TEST_CASE(
   check_sent(experiment);
 }
 
+TEST_CASE("there are no formulas where layers are computed again, or micro-batches differ in size") {
+  const auto has_formula = [](const Experiment& experiment) {
+    const VariantResult result = run_variant(experiment, "planned", {});
+    REQUIRE(result.error.empty());
+    return result.sent_in_step.has_value();
+  };
+  Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 2, 2);
+  experiment.train.micro_batches = 2;
+  CHECK(has_formula(experiment));
+  experiment.pipeline.recompute_layers = {"*"};
+  CHECK_FALSE(has_formula(experiment));
+  experiment.pipeline.recompute_layers.clear();
+  experiment.train.batch = 10;
+  CHECK_FALSE(has_formula(experiment));
+}
+
 TEST_CASE("rank 0 sends in a step the bytes of the formulas: every head") {
   Experiment experiment = planned({.type = ModelType::mlp, .hidden = {16}}, 4, 1);
   experiment.head.classes = 40;

@@ -104,16 +104,24 @@ Experiments read_experiments(const fs::path& file) {
   return experiments;
 }
 
+constexpr const char* rank1_column = "rank 1";
+constexpr const char* verification_column = "verification";
+
+/// What the accuracy on a set is called beside those of the test images.
+std::string column_of(const std::string& set) {
+  return set == rank1_column || set == verification_column ? fmt::format("set \"{}\"", set) : set;
+}
+
 void read_accuracies(const Entry& evaluation, ComparedRun& run) {
   if (evaluation.is_null()) return;
   if (const Entry sets = evaluation["sets"]; !sets.is_null())
     for (const Entry& set : sets.items()) {
       const Entry accuracy = set["accuracy"].is_null() ? set["rates"]["1"] : set["accuracy"];
-      run.accuracies.emplace_back(set["name"].text(), accuracy.number());
+      run.accuracies.emplace_back(column_of(set["name"].text()), accuracy.number());
     }
-  if (const auto rank1 = evaluation["rank1"].number_or_null()) run.accuracies.emplace_back("rank 1", *rank1);
+  if (const auto rank1 = evaluation["rank1"].number_or_null()) run.accuracies.emplace_back(rank1_column, *rank1);
   if (const Entry pairs = evaluation["verification"]; !pairs.is_null())
-    run.accuracies.emplace_back("verification", pairs["accuracy"].number());
+    run.accuracies.emplace_back(verification_column, pairs["accuracy"].number());
 }
 
 void read_ranks(const Entry& ranks, ComparedRun& run) {

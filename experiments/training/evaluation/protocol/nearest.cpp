@@ -67,6 +67,41 @@ class BestGroups {
   Score bound_ = -std::numeric_limits<Score>::infinity();
 };
 
+/// Multiplies the rows of a gallery, tile by tile, by all probes. `load(values, begin)` fills a tensor with the probes
+/// from `begin` on; offer(tile, first row, first probe) gets the cosines [rows, probes] of a tile.
+template <class Load, class Offer>
+void multiply_tiles(const RowTable& gallery, std::int64_t probes, const Load& load, const Offer& offer) {
+  struct ProbeBlock {  // as the right operand of all products
+    std::int64_t begin;
+    std::int64_t size;
+    PackedOperand operand;
+  };
+  Device& device = gallery.device();
+  const MemoryScope scope(device, Category::workspace);
+  const std::int64_t tile_rows =
+      std::min({tile_cosines / std::min(probes, max_probes), RowTable::block_rows, gallery.capacity()});
+  std::vector<ProbeBlock> blocks;
+  for (std::int64_t begin = 0; begin < probes; begin += max_probes) {
+    const std::int64_t size = std::min(max_probes, probes - begin);
+    Tensor values = Tensor::empty(device, {size, gallery.dimension()}, DType::f32);
+    load(values, begin);
+    blocks.push_back({begin, size, PackedOperand(values, true, tile_rows, gallery.capacity() / tile_rows)});
+  }
+  const Tensor cosines = Tensor::empty(device, {tile_rows * std::min(probes, max_probes)}, DType::f32);
+  std::int64_t first_row = 0;
+  for (const Tensor& rows : gallery.blocks()) {
+    for (std::int64_t begin = 0; begin < rows.shape()[0]; begin += tile_rows) {
+      const std::int64_t end = std::min(begin + tile_rows, rows.shape()[0]);
+      for (const ProbeBlock& block : blocks) {
+        Tensor tile = cosines.rows(0, (end - begin) * block.size).reshape({end - begin, block.size});
+        block.operand.multiply(rows.rows(begin, end), 0, tile);
+        offer(tile, first_row + begin, block.begin);
+      }
+    }
+    first_row += rows.shape()[0];
+  }
+}
+
 class NearestSearch {
  public:
   NearestSearch(const RowTable& gallery, std::span<const std::int64_t> starts, const UnitRows& probes,
@@ -92,45 +127,20 @@ class NearestSearch {
   }
 
  private:
-  /// A block of probes as the right operand of all products.
-  struct ProbeBlock {
-    std::int64_t begin;
-    std::int64_t size;
-    PackedOperand operand;
-  };
-
   std::int64_t group_of(std::int64_t row) const {
     return starts_.empty() ? row : std::upper_bound(starts_.begin(), starts_.end(), row) - starts_.begin() - 1;
   }
 
   void multiply_all() {
-    Device& device = gallery_.device();
-    const MemoryScope scope(device, Category::workspace);
-    const auto all_probes = static_cast<std::int64_t>(probes_.size());
-    const std::int64_t tile_rows =
-        std::min({tile_cosines / std::min(all_probes, max_probes), RowTable::block_rows, gallery_.rows()});
-    std::vector<ProbeBlock> blocks;
-    for (std::int64_t begin = 0; begin < all_probes; begin += max_probes) {
-      const std::int64_t size = std::min(max_probes, all_probes - begin);
-      const auto first = static_cast<std::size_t>(begin) * probes_.dimension();
-      const Tensor values =
-          Tensor::from_host(device, {size, gallery_.dimension()},
-                            probes_.values().subspan(first, static_cast<std::size_t>(size) * probes_.dimension()));
-      blocks.push_back({begin, size, PackedOperand(values, true, tile_rows, gallery_.rows() / tile_rows)});
-    }
-    const Tensor cosines = Tensor::empty(device, {tile_rows * std::min(all_probes, max_probes)}, DType::f32);
-    std::int64_t first_row = 0;
-    for (const Tensor& rows : gallery_.blocks()) {
-      for (std::int64_t begin = 0; begin < rows.shape()[0]; begin += tile_rows) {
-        const std::int64_t end = std::min(begin + tile_rows, rows.shape()[0]);
-        for (const ProbeBlock& block : blocks) {
-          Tensor tile = cosines.rows(0, (end - begin) * block.size).reshape({end - begin, block.size});
-          block.operand.multiply(rows.rows(begin, end), 0, tile);
-          offer_tile(tile, first_row + begin, block.begin);
-        }
-      }
-      first_row += rows.shape()[0];
-    }
+    const auto load = [this](Tensor& values, std::int64_t begin) {
+      const auto elements = static_cast<std::size_t>(values.numel());
+      values.load_bytes(
+          std::as_bytes(probes_.values().subspan(static_cast<std::size_t>(begin) * probes_.dimension(), elements)));
+    };
+    multiply_tiles(gallery_, static_cast<std::int64_t>(probes_.size()), load,
+                   [this](const Tensor& tile, std::int64_t first_row, std::int64_t first_probe) {
+                     offer_tile(tile, first_row, first_probe);
+                   });
   }
 
   void offer_tile(const Tensor& tile, std::int64_t first_row, std::int64_t first_probe) {
@@ -238,7 +248,8 @@ class NearestSearch {
 
 }  // namespace
 
-RowTable::RowTable(Device& device, std::int64_t rows, std::int64_t dimension) : device_(device), dimension_(dimension) {
+RowTable::RowTable(Device& device, std::int64_t rows, std::int64_t dimension)
+    : device_(device), dimension_(dimension), capacity_(rows) {
   for (std::int64_t begin = 0; begin < rows; begin += block_rows)
     blocks_.push_back(Tensor::empty(device, {std::min(block_rows, rows - begin), dimension}, DType::f32));
 }
@@ -282,6 +293,13 @@ std::vector<Neighbours> nearest_rows(const RowTable& gallery, std::span<const st
   if (static_cast<std::size_t>(gallery.dimension()) != probes.dimension())
     fail("probes of {} features cannot be compared with a gallery of {}", probes.dimension(), gallery.dimension());
   return NearestSearch(gallery, starts, probes, count).run();
+}
+
+void plan_nearest_rows(Device& device, std::int64_t gallery, std::int64_t probes, std::int64_t dimension) {
+  const MemoryScope scope(device, Category::workspace);
+  const RowTable rows(device, gallery, dimension);
+  multiply_tiles(
+      rows, probes, [](Tensor&, std::int64_t) {}, [](const Tensor&, std::int64_t, std::int64_t) {});
 }
 
 }  // namespace heddle

@@ -19,6 +19,8 @@ class RowTable {
   /// Appends rows, scaled as scale_to_unit does. Error if there are more than the table holds.
   void append(std::span<const float> values);
 
+  /// The number of rows that it holds once it is full.
+  std::int64_t capacity() const { return capacity_; }
   /// The number of rows that were appended.
   std::int64_t rows() const { return rows_; }
   std::int64_t dimension() const { return dimension_; }
@@ -36,6 +38,7 @@ class RowTable {
 
   Device& device_;
   std::int64_t dimension_;
+  std::int64_t capacity_;
   std::int64_t rows_ = 0;
   std::vector<Tensor> blocks_;
 };
@@ -55,8 +58,11 @@ using Neighbours = std::vector<Neighbour>;
 /// candidates than it needs. Their cosines are then computed without rounding errors. Where the products' largest
 /// possible error could have hidden a nearer row, as it can among many equal rows, the whole gallery is compared again
 /// in f64. Therefore the result does not depend on the device, its threads or the tiles. Besides the gallery this takes
-/// the probes twice, and a few MiB.
+/// the probes twice, and a few MiB. The table is full.
 std::vector<Neighbours> nearest_rows(const RowTable& gallery, std::span<const std::int64_t> starts,
                                      const UnitRows& probes, std::int64_t count);
+
+/// The memory of such a search and of its gallery, on a device without data.
+void plan_nearest_rows(Device& device, std::int64_t gallery, std::int64_t probes, std::int64_t dimension);
 
 }  // namespace heddle

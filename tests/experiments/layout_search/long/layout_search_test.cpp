@@ -112,6 +112,14 @@ TEST_CASE("the layouts of searched.json are those that a search finds") {
   }
 }
 
+TEST_CASE("the bound of a step has the operations of all samples, and no more, whatever the micro-batches") {
+  Experiment experiment = small_mlp();
+  experiment.train.micro_batches = 1;
+  const double whole = min_step_seconds(experiment, 2);
+  experiment.train.micro_batches = experiment.train.batch - 1;  // one of which has two samples
+  CHECK(min_step_seconds(experiment, 2) == close_to(whole).epsilon(1e-12));
+}
+
 TEST_CASE("a space that is small enough is planned whole") {
   const Experiment experiment = small_mlp();
   const LayoutSearchResult result = searched(experiment, {.ranks = 1});
