@@ -73,8 +73,11 @@ TEST_CASE("a norm's residual and activation are operators of their own, and drop
                                           {.type = LayerType::flatten},
                                           {.type = LayerType::gelu}},
                                          {3, 4, 4}));
-  CHECK(operators_of(graph) ==
-        std::vector<std::string>{"Conv", "PRelu", "Flatten", "PRelu", "Mul", "Erf", "Add", "Mul", "Mul", "Identity"});
+  CHECK(operators_of(graph) == std::vector<std::string>{"Conv", "PRelu", "Flatten", "PRelu", "Mul", "Erf", "Add", "Mul",
+                                                        "Mul", "Gather", "Identity"});
+  // Its features are brought into our order: the second one is that of the second channel in the first pixel.
+  CHECK(graph.embedding_image() == ImageShape{.channels = 4, .height = 4, .width = 4});
+  CHECK(graph.index_lists().at("order:4x4x4").at(1) == 16);
   CHECK(tensor_of(graph, "prelu_1.weight").operand == Shape{4, 1, 1});
   const InferenceTensor& flat = tensor_of(graph, "prelu_4.weight");
   CHECK(flat.image == ImageShape{.channels = 4, .height = 4, .width = 4});

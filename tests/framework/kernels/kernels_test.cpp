@@ -301,5 +301,17 @@ TEST_CASE("exponential is within 1.1 units of the last place, and zero where the
   CHECK(std::isnan(exponential(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST_CASE("of the centres of a class, one with a NaN counts, whichever it is") {
+  Device device = make_device();
+  for (std::size_t at = 0; at < 3; ++at) {
+    std::vector<double> products{0.1, 0.2, 0.3};
+    products[at] = std::numeric_limits<double>::quiet_NaN();
+    Tensor cosines = Tensor::empty(device, {1, 1}, DType::f64);
+    Tensor best = Tensor::empty(device, {1, 1}, DType::u8);
+    device.backend().head().best_centres(Tensor::from_host<double>(device, {1, 3}, products), {}, cosines, best);
+    CHECK(std::isnan(cosines.item()));
+  }
+}
+
 }  // namespace
 }  // namespace heddle::test
