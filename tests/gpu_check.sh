@@ -6,7 +6,9 @@
 #   tests/gpu_check.sh [--only tests|speed] [--logs FOLDER] [FILE]
 #                                  default: experiments/results/gpu/DATE_DEVICE.json
 #
-# Both halves take about seven minutes, and at most ten; --only runs one of them. --logs keeps what every step printed.
+# The tests take at most nine minutes (five without compute-sanitizer), the benchmark at most five: on a machine that is
+# lent for ten minutes at a time, --only runs one of them. What has ended is in FILE if the time is up before the end.
+# --logs keeps what every step printed.
 # It builds first, unless build/gpu.tar.gz came with the tree: `tests/gpu_check.sh --pack` collects there, on a machine
 # with packages but no GPU, what another one needs (about 40 MB); copy the tree there, with that file, and call this.
 # cuBLAS and cuDNN are then those of that machine: CUDA's, or PyTorch's.
@@ -15,8 +17,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 packed=$PWD/build/gpu
 
 pack() {
+  # CMake keeps the architectures of an earlier build, such as the one that .ci/run makes do with.
+  if [[ ! ${CUDAARCHS-} ]] && grep -qs '^CMAKE_CUDA_ARCHITECTURES:STRING=.' build/release/CMakeCache.txt; then
+    cmake -U CMAKE_CUDA_ARCHITECTURES -S . -B build/release >/dev/null && rm -f build/release/.built-* || exit
+  fi
   ./heddle setup cuda || exit
   ./heddle test --count >/dev/null || exit
+  if [[ ! ${CUDAARCHS-} ]] && command -v cuobjdump >/dev/null; then
+    cuobjdump --list-elf build/release/experiments/heddle | grep -q sm_90 || refuse "the program has no code for sm_90"
+  fi
   rm -rf "$packed"
   mkdir -p "$packed/lib"
   cp build/release/experiments/heddle build/release/tests/heddle_tests "$packed" || exit
@@ -81,7 +90,7 @@ else
   logs=$(mktemp -d)
   trap 'rm -rf "$logs"' EXIT
 fi
-begun=() steps='' failures=0
+begun=() steps='' failures=0 memory='' bench=''
 
 quoted() { printf '"%s"' "$(sed 's/[\\"]/\\&/g; s/[[:cntrl:]]//g' <<<"$1")"; }
 
@@ -112,27 +121,37 @@ together() {
     grep -q '"exit": 0' "$logs/${name// /_}.step" || failures=$((failures + 1))
   done
   begun=()
+  write_result
 }
 
-memory='' bench=''
+write_result() {  # with the steps that have ended so far
+  printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": %s,\n  "steps": [%s\n  ],\n  "memory": [%s\n  ],\n  "bench": %s\n}\n' \
+    "$(quoted "$(date -u +%FT%TZ)")" "$(quoted "$device")" "$(quoted "$("$program" --version | head -n 1)")" \
+    "$(quoted "tests/gpu_check.sh${only:+ --only $only}")" "$steps" "$memory" "${bench:-null}" >"$result"
+}
+
 beside "version" 20 "$program" --version
 together
 if [[ $only != speed ]]; then
-  kernels='*/framework/backends/cuda/*,*/framework/kernels/*,*/framework/ops/*,*/framework/tensors/*,*/optimizer_*,*/lazy_*,*/cuda_device_*'
+  kernels='*/framework/backends/cuda/*,*/framework/kernels/*,*/framework/ops/*,*/framework/tensors/*,*/optimizer_*,*/weight_averages_*,*/layers/head/deferred_steps_*,*/cuda_device_*'
   beside "operations and kernels" 240 "$tests" --source-file="$kernels" --test-case-exclude='lazy rows are dense*'
   beside "head" 280 "$tests" --source-file='*/layers/head/head_*,*/layers/head/concurrent/*'
   # Layouts of up to eight ranks on this one card.
-  beside "layouts" 240 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator_*,*/parallel/pipeline/concurrent/*'
+  beside "layouts" 240 env HEDDLE_TEST_LAYOUTS=60 "$tests" --source-file='*/equivalence_*,*/synchronised_*,*/communicator_*,*/message_collectives_*,*/parallel/pipeline/concurrent/*'
   beside "experiments beside the cpu and plan" 280 "$tests" --test-case='shipped experiments have the same losses on a GPU*'
+  together
+  memory=$(sed -n 's/^memory: \({.*}\)$/\1/p' "$logs/experiments_beside_the_cpu_and_plan" | paste -sd , -)
+  write_result
   if command -v compute-sanitizer >/dev/null; then
     small='*/cuda_rows_*,*/cuda_training_*,*/cuda_class_rows_*,*/cuda_bias_*,*/cuda_head_*'
     beside "memcheck" 240 compute-sanitizer --tool memcheck --error-exitcode 9 "$tests" --source-file="$small"
     beside "racecheck" 240 compute-sanitizer --tool racecheck --error-exitcode 9 "$tests" --source-file="$small"
+    beside "racecheck of attention, norms and pools" 240 compute-sanitizer --tool racecheck --error-exitcode 9 "$tests" \
+      --test-case='Every operation in f32 and bf16*,Norms over many rows*,Pools are the cpu*'
+    together
   else
     echo "not run: there is no compute-sanitizer here"
   fi
-  together
-  memory=$(sed -n 's/^memory: //p' "$logs/experiments_beside_the_cpu_and_plan" | paste -sd , -)
 fi
 if [[ $only != tests ]]; then
   peer=()
@@ -148,10 +167,7 @@ if [[ $only != tests ]]; then
   beside "benchmark" 300 bash -c '"$0" bench gpu --json "${@:2}" >"$1"' "$program" "$logs/bench.json" "${peer[@]}"
   together
   grep -q '"exit": 0' "$logs/benchmark.step" && bench=$(<"$logs/bench.json")
+  write_result
 fi
-
-printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": %s,\n  "steps": [%s\n  ],\n  "memory": [%s\n  ],\n  "bench": %s\n}\n' \
-  "$(quoted "$(date -u +%FT%TZ)")" "$(quoted "$device")" "$(quoted "$("$program" --version | head -n 1)")" \
-  "$(quoted "tests/gpu_check.sh${only:+ --only $only}")" "$steps" "$memory" "${bench:-null}" >"$result"
 echo "$result: $failures of its steps failed"
 ((failures == 0))

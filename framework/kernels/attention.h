@@ -35,7 +35,8 @@ class AttentionKernels {
   /// sample and head exist at a time.
   virtual void attention(const Tensor& qkv, double scale, const AttentionDropout& dropout, Tensor& y, Tensor& log_sums,
                          Tensor& workspace) const = 0;
-  /// dqkv from dy. The scores are computed again (FlashAttention: Dao et al. 2022).
+  /// dqkv from dy. The scores are computed again (FlashAttention: Dao et al. 2022). In 16 bits, a GPU rounds their
+  /// gradients to the type of qkv before it multiplies by them.
   virtual void attention_backward(const Tensor& qkv, double scale, const AttentionDropout& dropout,
                                   const Tensor& log_sums, const Tensor& dy, Tensor& dqkv, Tensor& workspace) const = 0;
   /// Bytes that a pass over qkv needs.
