@@ -14,7 +14,7 @@ source tests/support/checks.sh
 on() {  # on RANKS COMMAND..: with this MPI's mpirun
   local more=()
   [[ $mpi == openmpi ]] && more=(--oversubscribe)
-  timeout -k 5 300 "mpirun.$mpi" "${more[@]}" -n "$@" </dev/null
+  timeout -k 5 900 "mpirun.$mpi" "${more[@]}" -n "$@" </dev/null
 }
 call() {  # call RANKS ARGUMENTS..: the launcher on so many ranks; leaves its output in $out, $err and $code
   on "$1" ./heddle "${@:2}" >"$work/out" 2>"$work/err"
