@@ -126,7 +126,7 @@ together() {
 
 write_result() {  # with the steps that have ended so far
   printf '{\n  "date": %s,\n  "device": %s,\n  "version": %s,\n  "command": %s,\n  "steps": [%s\n  ],\n  "memory": [%s\n  ],\n  "bench": %s\n}\n' \
-    "$(quoted "$(date -u +%FT%TZ)")" "$(quoted "$device")" "$(quoted "$("$program" --version | head -n 1)")" \
+    "$(quoted "$(date -u +%FT%TZ)")" "$(quoted "$device")" "$(quoted "$(head -n 1 "$logs/version")")" \
     "$(quoted "tests/gpu_check.sh${only:+ --only $only}")" "$steps" "$memory" "${bench:-null}" >"$result"
 }
 

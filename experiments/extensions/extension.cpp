@@ -34,11 +34,12 @@ Extension rows_of(const std::filesystem::path& file) {
   return own;
 }
 
+std::vector<std::filesystem::path> loaded;
+
 }  // namespace
 
-std::vector<std::filesystem::path>& loaded_extensions() {
-  static std::vector<std::filesystem::path> files;
-  return files;
+const std::vector<std::filesystem::path>& loaded_extensions() {
+  return loaded;
 }
 
 void load_extension(const std::filesystem::path& file) {
@@ -47,7 +48,7 @@ void load_extension(const std::filesystem::path& file) {
     add_layers(own.layers);
     add_schedules(own.schedules);
     add_margins(own.margins);
-    loaded_extensions().push_back(file);
+    loaded.push_back(file);
   } catch (const std::exception& error) {
     fail<InputError>("extension {}: {}", file.string(), error.what());
   }

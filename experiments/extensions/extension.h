@@ -26,6 +26,6 @@ struct Extension {
 /// version of Heddle, fails, or adds a name that there is already.
 void load_extension(const std::filesystem::path& file);
 /// The libraries that have been opened.
-std::vector<std::filesystem::path>& loaded_extensions();
+const std::vector<std::filesystem::path>& loaded_extensions();
 
 }  // namespace heddle

@@ -181,13 +181,17 @@ class Search {
   /// placements depend on the mesh and on the size of micro-batches, and how a head works on its ranks.
   std::vector<Layout> neighbours_of(const Layout& layout, LayoutOption option) const {
     std::vector<Layout> neighbours = space_.neighbours(layout, option);
-    std::optional<LayoutOption> other;
-    if (option == LayoutOption::mesh || option == LayoutOption::micro_batches) other = LayoutOption::placements;
-    if (option == LayoutOption::over || option == LayoutOption::logits) other = LayoutOption::head_work;
-    if (!other) return neighbours;
-    for (std::size_t i = 0, count = neighbours.size(); i < count; ++i)
-      for (const Layout& both : space_.neighbours(neighbours[i], *other)) neighbours.push_back(both);
+    if (option == LayoutOption::mesh || option == LayoutOption::micro_batches)
+      add_changes(neighbours, LayoutOption::placements);
+    if (option == LayoutOption::over || option == LayoutOption::logits)
+      add_changes(neighbours, LayoutOption::head_work);
     return neighbours;
+  }
+
+  /// Appends the layouts that differ from these in one more option.
+  void add_changes(std::vector<Layout>& layouts, LayoutOption option) const {
+    for (std::size_t i = 0, count = layouts.size(); i < count; ++i)
+      for (const Layout& changed : space_.neighbours(layouts[i], option)) layouts.push_back(changed);
   }
 
   /// Changes one option after the other until no change makes the estimate better.
@@ -304,9 +308,7 @@ class Search {
       if (option == LayoutOption::mesh) continue;
       std::vector<Layout> neighbours = neighbours_of(winner.layout, option);
       // The work of the head decides which stages are balanced.
-      if (option == LayoutOption::over || option == LayoutOption::logits)
-        for (std::size_t i = 0, count = neighbours.size(); i < count; ++i)
-          for (const Layout& both : space_.neighbours(neighbours[i], LayoutOption::cut)) neighbours.push_back(both);
+      if (option == LayoutOption::over || option == LayoutOption::logits) add_changes(neighbours, LayoutOption::cut);
       for (const Layout& layout : neighbours) {
         if (stops()) return false;
         const MaybeCandidate each = estimated(layout);

@@ -109,7 +109,7 @@ constexpr const char* verification_column = "verification";
 
 /// What the accuracy on a set is called beside those of the test images.
 std::string column_of(const std::string& set) {
-  return set == rank1_column || set == verification_column ? fmt::format("set \"{}\"", set) : set;
+  return set == rank1_column || set == verification_column ? "set " + in_quotes(set) : set;
 }
 
 void read_accuracies(const Entry& evaluation, ComparedRun& run) {
