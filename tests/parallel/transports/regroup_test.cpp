@@ -267,6 +267,20 @@ TEST_CASE("regroup: a process is started again whose end none of the others has 
   }
 }
 
+TEST_CASE("regroup: a process that ends while it waits can be started again at once") {
+  ElasticJob job(4);
+  job.kill(3);
+  std::future<RankAssignment> back = std::async(std::launch::async, [&] {
+    const auto end = std::chrono::steady_clock::now() + milliseconds(500);
+    CHECK_FALSE(job.regroup(2, seconds(60), 4, [&] { return std::chrono::steady_clock::now() > end; }));
+    return started_again(2, 4, job.point()).get();
+  });
+  auto follower = std::async(std::launch::async, [&] { return job.regroup(1, seconds(2), 4); });
+  CHECK(job.regroup(0, seconds(2), 4)->size == 3);
+  CHECK(follower.get()->rank == 1);
+  CHECK(back.get().rank == 2);
+}
+
 TEST_CASE("regroup: a process that leaves while it waits is lost, and not waited for longer than other lost ones") {
   ElasticJob job(4);
   job.kill(3);

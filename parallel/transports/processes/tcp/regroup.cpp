@@ -174,6 +174,7 @@ Regroup::Others Regroup::accept_others(TcpListener& listener) {
     std::optional<TcpListener::Incoming> incoming =
         listener.next({}, std::min<TcpSocket::Deadline>(end, Clock::now() + cancel_interval));
     if (!incoming) continue;
+    remove_ended(others);  // this may be one of them, started again
     if (incoming->hello.job == 0) lose_unreachable(others);
     const std::string why = why_turned_away(incoming->hello, others);
     if (why.empty()) {
