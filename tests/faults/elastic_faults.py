@@ -42,7 +42,7 @@ class ElasticFaults(Faults):
         return self.whole
 
     def some_step(self):
-        return self.rng.randrange(2, EXPERIMENT["train"]["steps"] - 150)
+        return self.rng.randrange(2, EXPERIMENT["train"]["steps"] // 2)
 
     def resume(self, out, whole):
         expect(self.train(EXPERIMENT, "--resume=auto", out=out) == whole, "the losses differ from those of a run without faults")

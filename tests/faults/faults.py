@@ -143,12 +143,12 @@ class FaultsOfOneMachine(ElasticFaults):
     def variant_on_full_disk(self):
         """the disk of the results is full when the next variant of a study begins, and has room again"""
         whole = self.reference()
-        steps = 60
+        steps = 200
         first = {"name": "first", "patch": {"train": {"steps": steps, "save_every": None, "save": False}}}
         with SmallDisk(self.work / "disk", "8m") as disk:
             job = self.job(EXPERIMENT | {"variants": [first, {"name": "second", "patch": {}}]}, disk.folder / "out")
             job.start()
-            job.wait_for_step(self.rng.randrange(steps // 2), "first")
+            job.wait_for_step(self.rng.randrange(30), "first")
             begin = time.monotonic()
             disk.fill(leave=0)
             expect("second (2 of 2)" not in job.errors(), "the second variant had begun before the disk was full")

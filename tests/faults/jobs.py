@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 300  # seconds, after which something counts as a hang: far more than it takes on a busy machine
 LAUNCH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "HEDDLE_JOB_SECRET")
 
 
@@ -117,7 +118,7 @@ class Job:
                 pass
         raise Failed(f"process {number} has no program: {self.error(number)}")
 
-    def wait_for_step(self, step, variant=None, patience=60):
+    def wait_for_step(self, step, variant=None, patience=PATIENCE):
         end = time.monotonic() + patience
         while time.monotonic() < end:
             try:
@@ -130,13 +131,13 @@ class Job:
             time.sleep(0.01)
         raise Failed(f"step {step} is not reached: {self.errors()}")
 
-    def wait_for_words(self, words, patience=60):
+    def wait_for_words(self, words, patience=PATIENCE):
         end = time.monotonic() + patience
         while words not in self.errors():
             expect(time.monotonic() < end, f"'{words}' is not printed: {self.errors()}")
             time.sleep(0.01)
 
-    def codes(self, numbers=None, patience=90):
+    def codes(self, numbers=None, patience=PATIENCE):
         """The exit codes of all processes, or of those with these numbers, once they have ended by themselves."""
         end = time.monotonic() + patience
         processes = [process for number, process in enumerate(self.processes) if numbers is None or number in numbers]

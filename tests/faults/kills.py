@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from jobs import Faults, Failed, expect, parser_of, print_head, print_row, run_one, send
+from jobs import PATIENCE, Faults, Failed, expect, parser_of, print_head, print_row, run_one, send
 
 MAX_STEPS = 3  # between two kills
 MAX_START = 0.3  # seconds, in which a program starts
@@ -53,7 +53,7 @@ class Kills(Faults):
         job.end()
         return seconds
 
-    def wait_for_checkpoint(self, job, step, patience=60):
+    def wait_for_checkpoint(self, job, step, patience=PATIENCE):
         """Returns when there is one after this step, or a newer one: the time of that."""
         end = time.monotonic() + patience
         while newest_checkpoint(self.out) < step:
