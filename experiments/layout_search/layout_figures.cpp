@@ -8,6 +8,7 @@
 #include "experiments/training/planning/model_layout.h"
 #include "experiments/training/planning/planned_head.h"
 #include "experiments/training/prediction/prediction.h"
+#include "experiments/training/prediction/stepped_elements.h"
 #include "experiments/training/run.h"
 #include "framework/error.h"
 #include "layers/planner/placement_report.h"
@@ -151,10 +152,8 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   const std::vector<HeadPart> heads = head_parts(experiment, options, plan.last_rank());
   profile.set_heads(profile_heads(experiment, embedding_size(*plan.model), heads, heads_), experiment,
                     plan.placement->mesh);
-  std::int64_t elements = 0;
-  for (const ModelSpec::Application& application : plan.model->applications())
-    elements += application.layer->trained_elements();
-  profile.optimizer = static_cast<double>(elements) * options.update_bytes() / experiment.profile.bytes_per_second;
+  profile.optimizer =
+      trained_elements(experiment, plan) * options.update_bytes() / experiment.profile.bytes_per_second;
   return profile;
 }
 

@@ -87,6 +87,18 @@ TEST_CASE("estimates of a pipeline whose first layers are frozen agree with plan
     }
 }
 
+TEST_CASE("estimates of a replicated head, which the optimizer steps, agree with plans") {
+  Experiment experiment = small_mlp();
+  experiment.profile.flops_per_second = 1e13;  // the update is most of the step
+  experiment.links.within_node = {.latency = 1e-9, .bandwidth = 1e15};
+  experiment.head = {.classes = 20'000, .parallel = HeadParallel::replicated};
+  experiment.mesh = {.dp = 2, .pp = 1, .tp = 1};
+  const LayoutSpace space(experiment, 2, {});
+  LayoutPlanner planner(open_datasets(experiment));
+  LayoutEstimator estimator(space, planner.plan_serially(experiment));
+  CHECK(estimator.estimate(space.written()).seconds == close_to(planner.plan(experiment).seconds).epsilon(0.1));
+}
+
 TEST_CASE("a rank is as full as the part of its budget that it holds, and one without a budget is empty") {
   Experiment experiment = small_mlp();
   experiment.mesh = {.dp = 2, .pp = 2, .tp = 1};
