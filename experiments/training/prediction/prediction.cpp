@@ -12,6 +12,7 @@
 #include "experiments/training/planning/step_bytes.h"
 #include "experiments/training/prediction/bucket_sums.h"
 #include "experiments/training/prediction/stepped_elements.h"
+#include "layers/stages/segments.h"
 #include "layers/stages/stage_cut.h"
 #include "parallel/pipeline/schedules.h"
 
@@ -180,11 +181,23 @@ class Prediction {
   void add_messages(int stage, StageCosts& costs) const {
     if (!experiment_.is_virtual_time()) return;
     const double at_speed = speed(plan_.rank_of()[static_cast<std::size_t>(stage)]);
-    for (std::int64_t i = plan_.range(stage).begin; i < plan_.range(stage).end(); ++i) {
+    const IndexRange range = plan_.range(stage);
+    for (std::int64_t i = range.begin; i < range.end(); ++i) {
       const LayerMessages& layer = layers_[static_cast<std::size_t>(i)];
       costs.forward += at_speed * layer.forward;
       costs.recompute += at_speed * layer.forward;
       costs.backward_input += at_speed * layer.backward;
+    }
+    const ModelSpec& model = *plan_.model;
+    for (const IndexRange& segment : plan_.has_sqrt_segments ? sqrt_segments(range) : marked_segments(model, range)) {
+      double again = 0;
+      bool has_backward = false;
+      for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end()); ++i) {
+        const ModelSpec::Application& application = model.applications()[i];
+        has_backward = has_backward || ModelSpec::trains_parameters(application) || model.gives_gradient(application);
+        again += layers_[i].forward;
+      }
+      if (has_backward) costs.backward_input += at_speed * again;
     }
   }
 
