@@ -70,7 +70,7 @@ void ClassState::make_tables(Construction& construction) {
   if (!momentum) optimizer_.momentum = 0;
   make_state(weights_, momentum);
   if (config_.bias) make_state(biases_, momentum ? std::optional(dtype_) : std::nullopt);
-  ++construction.next_stream;
+  construction.next_stream += config_.bias ? 2 : 1;  // as many as make_parameters takes
 }
 
 void ClassState::make_state(Rows& rows, const std::optional<DType>& momentum) {

@@ -135,6 +135,8 @@ void check(const HeadConfig& c, const OptimizerConfig& optimizer, DType dtype) {
   if (!c.split.empty() && sum != c.classes)
     fail<InputError>("head.split: expected numbers whose sum is head.classes = {}, got {}", c.classes, sum);
   if (c.bias && c.normalize) fail<InputError>("head.bias: cosine logits take no bias: expected normalize = false");
+  if (c.bias && c.margin.type == MarginType::l_softmax)
+    fail<InputError>("head.bias: L-Softmax has no biases: expected false");
   if (c.product_type == ProductType::bf16 && (c.weights != WeightState::bf16 || !c.normalize))
     fail<InputError>(
         "head.product_type: bf16 needs cosines, and weights that are kept in bf16: expected head.state.weights = bf16 "

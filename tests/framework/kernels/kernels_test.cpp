@@ -310,6 +310,14 @@ TEST_CASE("of the centres of a class, one with a NaN counts, whichever it is") {
     Tensor best = Tensor::empty(device, {1, 1}, DType::u8);
     device.backend().head().best_centres(Tensor::from_host<double>(device, {1, 3}, products), {}, cosines, best);
     CHECK(std::isnan(cosines.item()));
+    Tensor product = Tensor::empty(device, {1}, DType::f64);
+    Tensor radii;
+    Tensor centre;
+    device.backend().head().target_products({.labels = Tensor::from_host<std::int64_t>(device, {1}, {0}),
+                                             .range = {0, 1},
+                                             .rows = Tensor::from_host<double>(device, {3, 1}, products)},
+                                            Tensor::from_host<double>(device, {1, 1}, {1.0}), product, radii, centre);
+    CHECK(std::isnan(product.item()));
   }
 }
 

@@ -371,6 +371,8 @@ TEST_CASE("margins that contradict a head's other settings are refused") {
   CHECK(said({.classes = 9, .margin = {.combined = {.m1 = 1.5, .beyond_pi = BeyondPi::linear}}}) ==
         "head.margin.beyond_pi: the line continues ArcFace's margin: expected m1 = 1, got 1.5");
   CHECK(said({.classes = 9, .bias = true}) == "head.bias: cosine logits take no bias: expected normalize = false");
+  CHECK(said({.classes = 9, .margin = l_softmax(2), .normalize = false, .bias = true}) ==
+        "head.bias: L-Softmax has no biases: expected false");
   CHECK(said({.classes = 9, .normalize = false, .bias = true, .sample = {.rate = 0.5}}) == "no error");
   CHECK(said({.classes = 9, .parallel = HeadParallel::replicated, .normalize = false, .bias = true}) == "no error");
   CHECK(said({.classes = 9, .normalize = false, .sub_centres = 2}) ==

@@ -67,7 +67,7 @@ void HeadKernelsOn<cpu::Context>::target_products(const HeadTargets& targets, co
       T product = T(0);
       for (std::int64_t at = row * centres; is_here && at < (row + 1) * centres; ++at) {
         const auto dot = static_cast<T>(cpu::dot_of(x, weight(at), width) * (scale != nullptr ? scale[at] : T(1)));
-        if (at > row * centres && dot <= product) continue;
+        if (at > row * centres && !(dot > product || dot != dot)) continue;  // a NaN wins, so that it is seen
         largest = at;
         product = dot;
       }

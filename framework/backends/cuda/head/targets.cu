@@ -36,7 +36,7 @@ struct TargetProducts {
     T product = T(0);
     for (std::int64_t at = first; is_here && at < first + centres; ++at) {
       const T scaled = static_cast<T>(dot(x, weights + at * width, width) * (scale != nullptr ? scale[at] : T(1)));
-      if (at > first && scaled <= product) continue;
+      if (at > first && !(scaled > product || scaled != scaled)) continue;  // a NaN wins, so that it is seen
       largest = at;
       product = scaled;
     }

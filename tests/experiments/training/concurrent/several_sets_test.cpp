@@ -93,6 +93,19 @@ TEST_CASE("several data sets on any mesh give the losses, gradients and weights 
     }
 }
 
+TEST_CASE("the second head begins with the same weights, whether the first one is sharded or replicated") {
+  Experiment experiment = two_sets();
+  for (HeadConfig* head : {&experiment.head, &experiment.further_heads[0]}) {
+    head->margin = {.scale = 1};
+    head->normalize = false;
+    head->bias = true;
+  }
+  const test::Outcome sharded = test::train(experiment, mlp(), {}, 2);
+  experiment.head.parallel = HeadParallel::replicated;
+  experiment.head.over = every_axis;
+  CHECK(test::train(experiment, mlp(), {}, 2).losses[0] == close_to(sharded.losses[0]).epsilon(1e-12));
+}
+
 TEST_CASE("micro-batches of one sample, in which a head sees none, give the same losses and gradients") {
   const Experiment experiment = two_sets();
   const test::Outcome whole = test::train(experiment, mlp(), {}, 2);
