@@ -113,6 +113,8 @@ struct ClipConfig {
   double norm = 0;   // 0: none
   double value = 0;  // 0: none
   bool head = true;  // whether the gradients of the head count in the norm and are bounded
+
+  bool needs_norm_of_heads() const { return norm > 0 && head; }
 };
 
 /// A factor of the learning rate for some parameters.

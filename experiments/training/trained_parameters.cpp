@@ -178,9 +178,8 @@ void TrainedParameters::finish_gradients() {
 bool TrainedParameters::updates_head_early(std::size_t head) const {
   const TrainConfig& train = experiment_.train;
   const HeadConfig& config = experiment_.head_of(head);
-  return !loss_scale_ && !config.is_replicated() && train.micro_batches == 1 &&
-         (train.clip.norm == 0 || !train.clip.head) && rank_.mesh.size(Axis::pp) == 1 &&
-         rank_.mesh.size(config.copy_axes()) == 1 && rank_.size > 1;
+  return !loss_scale_ && !config.is_replicated() && train.micro_batches == 1 && !train.clip.needs_norm_of_heads() &&
+         rank_.mesh.size(Axis::pp) == 1 && rank_.mesh.size(config.copy_axes()) == 1 && rank_.size > 1;
 }
 
 void TrainedParameters::update_head(std::size_t head, std::int64_t step, double factor) {

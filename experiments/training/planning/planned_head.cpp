@@ -19,8 +19,8 @@ std::vector<LayerCollective> planned_collectives(const Experiment& experiment, c
                                                  const PlannerOptions& options) {
   std::vector<LayerCollective> collectives;
   for (const LayerCollective& collective :
-       head_collectives(head, dimension, rows, options.mesh, options.precision.wide(), experiment.train.clip.norm > 0,
-                        experiment.pipeline.head_work)) {
+       head_collectives(head, dimension, rows, options.mesh, options.precision.wide(),
+                        experiment.train.clip.needs_norm_of_heads(), experiment.pipeline.head_work)) {
     collectives.push_back(collective);
     const bool is_of_weights = collective.elements == head.rows_of(head.classes) * dimension;
     const bool is_gradient =
@@ -102,7 +102,7 @@ LayerCosts planned_head(const Experiment& experiment, std::size_t set, const Mod
     const auto embeddings = static_cast<double>(rows.of_group);
     const double weights = static_cast<double>(held) * (head.samples() ? head.sample.rate : 1);
     const double logits = embeddings * weights;
-    const int products = head_products(head, experiment.train.clip.norm > 0);
+    const int products = head_products(head, experiment.train.clip.needs_norm_of_heads());
     const double flops = products * 2 * logits * static_cast<double>(dimension);
     const double bytes = products * static_cast<double>(size_of(options.precision.wide())) *
                          (logits + (embeddings + weights) * static_cast<double>(dimension));

@@ -223,7 +223,7 @@ class Prediction {
 
   /// Copies of a sharded head add up their tiles' gradients each time that these are computed.
   double sum_seconds() const {
-    const bool is_summed_twice = experiment_.train.clip.norm > 0 && !heads_are_replicated();
+    const bool is_summed_twice = experiment_.train.clip.needs_norm_of_heads() && !heads_are_replicated();
     return weight_messages_ / (is_summed_twice ? 2 : 1);
   }
 
@@ -240,9 +240,11 @@ class Prediction {
   double norm_seconds() const {
     if (experiment_.train.forward_only || experiment_.train.clip.norm == 0) return 0;
     double slowest = 0;
-    for (int rank = 0; rank < schedule_.size() && experiment_.train.clip.head; ++rank)
-      slowest = std::max(slowest, head_seconds(profile_.head_norm, rank));
-    if (!heads_are_replicated()) slowest += sum_seconds();
+    if (experiment_.train.clip.needs_norm_of_heads()) {
+      for (int rank = 0; rank < schedule_.size(); ++rank)
+        slowest = std::max(slowest, head_seconds(profile_.head_norm, rank));
+      if (!heads_are_replicated()) slowest += sum_seconds();
+    }
     if (!experiment_.is_virtual_time()) return slowest;
     return slowest +
            collective_seconds(experiment_.links, Operation::all_reduce,

@@ -129,11 +129,11 @@ TEST_CASE("rank 0 sends in a step the bytes of the formulas: heads shared along 
   for (const std::int64_t stages : {1, 2})
     for (unsigned axes = 1; axes <= every_axis.index(); ++axes)
       for (const Logits logits : {Logits::gathered, Logits::transposed, Logits::sharded, Logits::fused})
-        for (const double norm : {0.0, 1.0}) {
+        for (const ClipConfig& clip : {ClipConfig{}, {.norm = 1}, {.norm = 1, .head = false}}) {
           experiment.mesh.pp = stages;
           experiment.head.over = AxisSet::of_index(axes);
           experiment.head.logits = logits;
-          experiment.train.clip.norm = norm;
+          experiment.train.clip = clip;
           // Rows and classes that the ranks cannot share evenly.
           experiment.train.micro_batches = 2;
           experiment.train.batch = 2 * 14;
@@ -141,7 +141,8 @@ TEST_CASE("rank 0 sends in a step the bytes of the formulas: heads shared along 
           CAPTURE(stages);
           CAPTURE(to_string(experiment.head.over));
           CAPTURE(static_cast<int>(logits));
-          CAPTURE(norm);
+          CAPTURE(clip.norm);
+          CAPTURE(clip.head);
           check_sent(experiment);
         }
 }
