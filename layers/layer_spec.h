@@ -73,8 +73,8 @@ class LayerSpec {
                                                    std::int64_t /*micro_batches*/) const {
     return {};
   }
-  /// Whether it normalises a sample by statistics of other samples, too.
-  virtual bool has_batch_statistics() const { return false; }
+  /// The parts of a batch that it normalises separately, by their statistics; 0 if it normalises no sample by others.
+  virtual std::int64_t norm_groups(std::int64_t /*dp*/, std::int64_t /*micro_batches*/) const { return 0; }
   /// Whether it is placed like its neighbours by default; else its default is `data`.
   virtual bool follows() const { return true; }
   virtual LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const = 0;

@@ -53,7 +53,9 @@ class FrozenLayer final : public LayerSpec {
                                            std::int64_t micro_batches) const override {
     return layer_->collectives(layout, dtype, micro_batches);
   }
-  bool has_batch_statistics() const override { return layer_->has_batch_statistics(); }
+  std::int64_t norm_groups(std::int64_t dp, std::int64_t micro_batches) const override {
+    return layer_->norm_groups(dp, micro_batches);
+  }
   bool follows() const override { return layer_->follows(); }
   LayerPointer build(Construction& construction, const std::string& name, const LayerLayout& layout) const override {
     Construction own = construction;
@@ -113,6 +115,13 @@ Shape ModelSpec::evaluation_output_of(const Application& application) const {
   } catch (const InputError& error) {
     fail<InputError>("model: {}: in evaluation: {}", application.name, error.what());
   }
+}
+
+std::int64_t ModelSpec::norm_groups(std::int64_t dp, std::int64_t micro_batches) const {
+  std::int64_t groups = 0;
+  for (const Application& application : applications_)
+    groups = std::max(groups, application.layer->norm_groups(dp, micro_batches));
+  return groups;
 }
 
 bool ModelSpec::trains_parameters(const Application& application) {

@@ -80,6 +80,8 @@ class ModelSpec {
   bool gives_gradient(const Application& application) const;
   /// The number of random streams that building all layers takes.
   std::uint32_t streams() const;
+  /// The parts of a batch that batch norms normalise separately: the most of any layer; 0 without batch norms.
+  std::int64_t norm_groups(std::int64_t dp, std::int64_t micro_batches) const;
   /// Shapes of an application's inputs in training for this number of samples.
   std::vector<Shape> input_shapes(const Application& application, std::int64_t samples) const;
 

@@ -152,8 +152,7 @@ StageProfile LayoutEstimator::profile_of(const Experiment& experiment, const Run
   const std::vector<HeadPart> heads = head_parts(experiment, options, plan.last_rank());
   profile.set_heads(profile_heads(experiment, embedding_size(*plan.model), heads, heads_), experiment,
                     plan.placement->mesh);
-  profile.optimizer =
-      trained_elements(experiment, plan) * options.update_bytes() / experiment.profile.bytes_per_second;
+  profile.optimizer = trained_elements(experiment, plan) * options.update_bytes() / experiment.profile.bytes_per_second;
   return profile;
 }
 
@@ -230,6 +229,7 @@ double min_step_seconds(const Experiment& experiment, int ranks) {
   serial.mesh = {};
   serial.memory_budget = 0;
   serial.ranks = {};
+  for (std::size_t set = 0; set < serial.heads(); ++set) serial.head_of(set).split.clear();
   serial.train.micro_batches = 1;  // all samples of the batch, and no more
   const ModelSpec model = model_of(serial, image_shape(serial.data));
   const PlannerOptions options = planner_options(serial, model, mesh_of(serial));

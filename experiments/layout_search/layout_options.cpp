@@ -15,11 +15,6 @@ AxisSet effective(AxisSet over, const MeshConfig& mesh) {
   return mesh_of(mesh).larger_than_one(over);
 }
 
-/// The parts of the batch that batch norms normalise by themselves.
-std::int64_t norm_groups(const Experiment& experiment, std::int64_t dp, std::int64_t micro_batches) {
-  return (experiment.model.synchronized_norms ? 1 : dp) * micro_batches;
-}
-
 template <class T>
 void put_first(std::vector<T>& values, const T& value) {
   std::stable_partition(values.begin(), values.end(), [&](const T& each) { return each == value; });
@@ -28,8 +23,8 @@ void put_first(std::vector<T>& values, const T& value) {
 }  // namespace
 
 std::optional<std::int64_t> LayoutSpace::fixed_norm_groups() const {
-  if (!has_batch_norms_ || allowed_.contains(AllowedChange::norm_groups)) return {};
-  return norm_groups(experiment_, written_.mesh.dp, written_.micro_batches);
+  if (model_.norm_groups(1, 1) == 0 || allowed_.contains(AllowedChange::norm_groups)) return {};
+  return model_.norm_groups(written_.mesh.dp, written_.micro_batches);
 }
 
 std::vector<std::int64_t> LayoutSpace::micro_batches_of(const MeshConfig& mesh) const {
@@ -37,7 +32,7 @@ std::vector<std::int64_t> LayoutSpace::micro_batches_of(const MeshConfig& mesh) 
   std::vector<std::int64_t> found;
   for (const std::int64_t count : micro_batches_) {
     if (count > experiment_.train.batch / mesh.dp) continue;
-    if (groups && norm_groups(experiment_, mesh.dp, count) != *groups) continue;
+    if (groups && model_.norm_groups(mesh.dp, count) != *groups) continue;
     found.push_back(count);
   }
   return found;
@@ -61,7 +56,7 @@ const std::vector<LayoutSpace::Scheduled>& LayoutSpace::schedules_of(std::int64_
          ++chunks) {
       const ScheduleShape shape{
           .ranks = static_cast<int>(pp), .micro_batches = static_cast<int>(micro_batches), .chunks = chunks};
-      if (pp * chunks <= static_cast<std::int64_t>(applications_) && takes_shape(type.name, shape))
+      if (pp * chunks <= static_cast<std::int64_t>(applications()) && takes_shape(type.name, shape))
         found.push_back({.name = std::string(type.name), .chunks = chunks});
     }
   return found;

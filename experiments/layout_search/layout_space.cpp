@@ -25,19 +25,15 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
 }  // namespace
 
 LayoutSpace::LayoutSpace(const Experiment& written, int ranks, const AllowedChanges& allowed)
-    : experiment_(written), allowed_(allowed), ranks_(ranks) {
+    : experiment_(written), model_(model_of(written, image_shape(written.data))), allowed_(allowed), ranks_(ranks) {
   if (written.train.forward_only)
     fail<InputError>("train.forward_only: expected false: a search compares training steps");
   // The sample of classes must not depend on the number of the head's ranks.
   for (std::size_t set = 0; set < written.heads(); ++set)
     if (HeadConfig& head = experiment_.head_of(set); head.samples())
       head.sample.shards = head.sample.shards_over(mesh_of(written).size(head.class_axes()));
-  const ModelSpec model = model_of(written, image_shape(written.data));
-  applications_ = model.applications().size();
-  for (const ModelSpec::Application& application : model.applications()) {
-    has_batch_norms_ = has_batch_norms_ || application.layer->has_batch_statistics();
+  for (const ModelSpec::Application& application : model_.applications())
     names_stages_ = names_stages_ || application.stage.has_value();
-  }
   written_ = {.mesh = written.mesh,
               .schedule = written.pipeline.schedule,
               .chunks = written.mesh.pp > 1 && written.pipeline.schedule != "csv" ? shape_of(written).chunks : 1,
@@ -79,8 +75,8 @@ void LayoutSpace::refuse_all(const std::map<std::string, std::string>& reasons) 
 
 std::string LayoutSpace::refusal(const MeshConfig& mesh) const {
   const TrainConfig& train = experiment_.train;
-  if (mesh.pp > static_cast<std::int64_t>(applications_))
-    return fmt::format("the model has {} layers, fewer than stages", applications_);
+  if (mesh.pp > static_cast<std::int64_t>(applications()))
+    return fmt::format("the model has {} layers, fewer than stages", applications());
   const std::vector<std::int64_t> micro_batches = micro_batches_of(mesh);
   const std::int64_t min_count = allowed_.contains(AllowedChange::micro_batches) ? 1 : train.micro_batches;
   if (mesh.dp * min_count > train.batch)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "experiments/layout_search/layout.h"
+#include "layers/model_spec.h"
 
 namespace heddle {
 
@@ -62,7 +63,7 @@ class LayoutSpace {
   /// The number of parts of the batch that batch norms normalise, if all layouts must keep it.
   std::optional<std::int64_t> fixed_norm_groups() const;
   /// The number of layers and other applications of the model.
-  std::size_t applications() const { return applications_; }
+  std::size_t applications() const { return model_.applications().size(); }
 
  private:
   struct Scheduled {
@@ -91,11 +92,10 @@ class LayoutSpace {
   std::optional<Layout> fitted(Layout layout) const;
 
   Experiment experiment_;
+  ModelSpec model_;
   AllowedChanges allowed_;
   Layout written_;
-  std::size_t applications_ = 0;
   std::vector<std::int64_t> micro_batches_;  // their possible numbers, the experiment's own first
-  bool has_batch_norms_ = false;
   bool names_stages_ = false;
   int ranks_;
   std::vector<MeshConfig> meshes_;

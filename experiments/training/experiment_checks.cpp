@@ -16,12 +16,14 @@ namespace heddle {
 
 namespace {
 
-/// Whether a batch norm would see only one value per channel and sample.
-bool normalises_vectors(const ModelSpec& model) {
-  return std::any_of(model.applications().begin(), model.applications().end(), [&](const auto& application) {
-    return application.layer->has_batch_statistics() &&
-           model.sample(application.inputs[0]).numel() == model.sample(application.inputs[0]).back();
-  });
+/// The parts of a batch that batch norms of vectors normalise separately; 0 without such layers. They see only one
+/// value per channel and sample.
+std::int64_t vector_norm_groups(const ModelSpec& model, std::int64_t dp, std::int64_t micro_batches) {
+  std::int64_t groups = 0;
+  for (const ModelSpec::Application& application : model.applications())
+    if (const Shape& sample = model.sample(application.inputs[0]); sample.numel() == sample.back())
+      groups = std::max(groups, application.layer->norm_groups(dp, micro_batches));
+  return groups;
 }
 
 /// Whether a text may be part of the names of parameters.
@@ -107,14 +109,14 @@ void check_head_work(const Experiment& e) {
 /// Checks that the model can be made for these images, placed on this mesh and cut into its stages, and that it has the
 /// layers that are to be recomputed.
 void check_model(const Experiment& e) {
-  const std::int64_t groups = (e.model.synchronized_norms ? 1 : e.mesh.dp) * e.train.micro_batches;
   const Schedule schedule = located("/pipeline", [&] { return schedule_of(e); });
   const ModelSpec model = located("/model", [&] { return make_model(e.model, image_shape(e.data)); });
   const ModelSpec trained = frozen(e, model);
   check_layer_decay(e, model);
   (void)located("/model", [&] { return cut_of(trained, e, placement_of(trained, e, mesh_of(e)), schedule); });
   (void)located("/pipeline/recompute_layers", [&] { return with_recomputed_layers(model, e.pipeline); });
-  if (normalises_vectors(model) && e.train.batch / groups < 2)
+  if (const std::int64_t groups = vector_norm_groups(model, e.mesh.dp, e.train.micro_batches);
+      groups > 0 && e.train.batch / groups < 2)
     refuse("/train/batch",
            "expected at least {}, got {}: the model's batch norm needs two samples in each part of the "
            "batch, and there are dp * micro_batches = {} parts",

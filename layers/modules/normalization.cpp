@@ -30,7 +30,9 @@ class BatchNormSpec final : public LayerSpec {
       : options_(std::move(options)), with_residual_(with_residual) {}
 
   std::string_view type() const override { return "batch_norm"; }
-  bool has_batch_statistics() const override { return true; }
+  std::int64_t norm_groups(std::int64_t dp, std::int64_t micro_batches) const override {
+    return (options_.synchronized ? 1 : dp) * micro_batches;
+  }
   Shape output(std::span<const Shape> inputs) const override {
     const std::size_t expected = with_residual_ ? 2 : 1;
     if (inputs.size() != expected) fail<InputError>("batch_norm: expected {} inputs, got {}", expected, inputs.size());

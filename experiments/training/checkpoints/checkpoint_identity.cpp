@@ -30,14 +30,6 @@ std::string text_key(const ExperimentIdentity& form) {
   return fmt::format("experiment_{}", form.form);
 }
 
-/// The number of sample groups by whose statistics batch norms normalise a batch; 0 without such layers.
-std::int64_t sample_groups(const Experiment& experiment, const Mesh& mesh, const ModelSpec& model) {
-  const auto& layers = model.applications();
-  if (std::none_of(layers.begin(), layers.end(), [](const auto& a) { return a.layer->has_batch_statistics(); }))
-    return 0;
-  return experiment.train.micro_batches * (experiment.model.synchronized_norms ? 1 : mesh.size(Axis::dp));
-}
-
 std::string in_words(const std::optional<Change>& change) {
   return change ? fmt::format(" ({} was {}, is {})", change->key, change->before, change->now) : "";
 }
@@ -80,7 +72,8 @@ SafetensorsMetadata identity_of(Trainer& trainer, std::int64_t steps_done, const
       {"batch", std::to_string(experiment.train.batch)},
       {"mesh", to_string(mesh)},
       {"micro_batches", std::to_string(experiment.train.micro_batches)},
-      {"sample_groups", std::to_string(sample_groups(experiment, mesh, *trainer.plan().model))},
+      {"sample_groups",
+       std::to_string(trainer.plan().model->norm_groups(mesh.size(Axis::dp), experiment.train.micro_batches))},
       {"stages", fmt::format("layers {}", fmt::join(trainer.plan().cut.begins, ", "))},
       {checkpoint_keys::head_begun, std::to_string(trainer.head_first_step())},
       {"layout", checksum_of(compared(with_layout))},

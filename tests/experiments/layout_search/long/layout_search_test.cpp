@@ -6,6 +6,7 @@
 #include <set>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "experiments/config/study.h"
 #include "experiments/layout_search/pareto_front.h"
@@ -118,6 +119,10 @@ TEST_CASE("the bound of a step has the operations of all samples, and no more, w
   const double whole = min_step_seconds(experiment, 2);
   experiment.train.micro_batches = experiment.train.batch - 1;  // one of which has two samples
   CHECK(min_step_seconds(experiment, 2) == close_to(whole).epsilon(1e-12));
+  experiment.head = {.classes = 400, .split = {200, 200}};
+  const double with_parts = min_step_seconds(experiment, 2);
+  experiment.head.split.clear();
+  CHECK(min_step_seconds(experiment, 2) == close_to(with_parts).epsilon(1e-12));
 }
 
 TEST_CASE("a space that is small enough is planned whole") {
@@ -142,6 +147,22 @@ TEST_CASE("every layout keeps the batch, the micro-batches and the parts that ba
   const LayoutSpace any_groups(experiment, 8, {AllowedChange::norm_groups});
   for (const MeshConfig& mesh : any_groups.meshes()) dp.insert(mesh.dp);
   CHECK(dp == std::set<std::int64_t>{1, 2, 4, 8});
+}
+
+TEST_CASE("norms of a network that is written out layer by layer may be synchronized, too") {
+  for (const bool is_synchronized : {false, true}) {
+    const Experiment experiment = planned_experiment(fmt::format(
+        R"({{"name": "norms", "mesh": {{"dp": 2}}, "head": {{"classes": 40}},
+             "data": {{"type": "synthetic_identities", "identities": 40, "image": [1, 8, 8]}},
+             "model": {{"type": "layers", "layers": [{{"type": "flatten"}}, {{"type": "linear", "out": 16}},
+                                                     {{"type": "batch_norm", "synchronized": {}}}]}},
+             "train": {{"batch": 16, "micro_batches": 2}}}})",
+        is_synchronized));
+    const LayoutSpace space(experiment, 4, {AllowedChange::micro_batches});
+    CHECK(space.fixed_norm_groups() == (is_synchronized ? 2 : 4));
+    for (const heddle::Layout& layout : space.starts())
+      CHECK((is_synchronized ? 1 : layout.mesh.dp) * layout.micro_batches == space.fixed_norm_groups());
+  }
 }
 
 TEST_CASE("a change of one option leaves the others as they are, unless the mesh does not permit them") {
