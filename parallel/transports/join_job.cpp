@@ -101,8 +101,8 @@ std::unique_ptr<Job> join_job(const std::function<void(const std::string&)>& on_
 
 void set_launch(const RankAssignment& assignment) {
   const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
-  if (std::getenv(first_size_variable) == nullptr && std::getenv("WORLD_SIZE") != nullptr)
-    set(first_size_variable, std::getenv("WORLD_SIZE"));
+  if (const std::optional<Launch> launch = launch_of_environment(); launch && !launch->first_size)
+    set(first_size_variable, fmt::format("{}", launch->size));
   set("RANK", fmt::format("{}", assignment.rank));
   set("WORLD_SIZE", fmt::format("{}", assignment.size));
   set("MASTER_ADDR", assignment.host);

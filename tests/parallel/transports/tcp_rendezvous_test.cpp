@@ -63,6 +63,16 @@ TEST_CASE("sockets: ranks that contradict each other end the rendezvous, and all
   }
 }
 
+TEST_CASE("sockets: a process of an earlier job that was started again does not take a rank of a new one") {
+  const RendezvousAddress point{"127.0.0.1", free_port()};
+  Joining first({0, 2}, point);
+  CHECK(Joining({.rank = 1, .size = 2, .is_elastic = true, .was_started_again = true}, point).ended() ==
+        "rank failed: another job has begun here; that of this process, which was started again, has ended");
+  Joining second({1, 2}, point);
+  CHECK(second.ended() == "joined");
+  CHECK(first.ended() == "joined");
+}
+
 TEST_CASE("sockets: a job at a loopback address listens at no other") {
   const RendezvousAddress point{"127.0.0.7", free_port()};
   Joining first({0, 2}, point);

@@ -22,7 +22,8 @@ struct TcpHello {
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::int32_t restarts = 0;  // of the process's job
-  std::int32_t is_elastic = 0;
+  std::int16_t is_elastic = 0;
+  std::int16_t was_started_again = 0;
   std::uint64_t call_checksum = 0;  // of an elastic process, as in its Launch
   std::uint64_t job = 0;            // a number that rank 0 draws; 0 in the hello of a process that does not know it yet
   TcpAddress address;               // where it listens; a host of 0 is the one from which it connects

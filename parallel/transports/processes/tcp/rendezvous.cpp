@@ -94,7 +94,8 @@ class Rendezvous {
   void check_hello(const TcpHello& hello, const TcpAddress& from) const;
   [[noreturn]] void restart_without_missing();
   void complete_restart();
-  bool has_answer() const;
+  /// Whether rank 0 of a restart has answered this process, before it is connected to all others, or has ended.
+  bool has_answer() const { return is_restart() && launch_.rank > 0 && !sockets_.front().is_peer_open(); }
   void report_failure(TcpReply::Kind kind, std::string_view why);
   void await_reply(std::span<std::byte> hellos, std::chrono::milliseconds timeout);
   void check_hellos(const TcpHello& mine) const;
@@ -187,6 +188,7 @@ void Rendezvous::fill_own_hello() {
   mine.size = launch_.size;
   mine.restarts = launch_.restarts;
   mine.is_elastic = launch_.is_elastic ? 1 : 0;
+  mine.was_started_again = launch_.was_started_again ? 1 : 0;
   mine.call_checksum = launch_.call_checksum;
   if (launch_.leads()) mine.job = std::bit_cast<std::array<std::uint64_t, 4>>(JobSecret::draw_nonce())[0] | 1;
   mine.address = {interface_ ? interface_->host : 0, listening_.local_address().port};
@@ -294,20 +296,22 @@ void Rendezvous::accept(TcpListener::Incoming incoming) {
 /// A rank that cannot be of this job is of another job, and receives the error; this job may still be complete.
 bool Rendezvous::reject_stray(TcpListener& listener, const TcpListener::Incoming& stray) const {
   const TcpHello& hello = stray.hello;
-  if (hello.restarts != launch_.restarts) {
-    listener.record_rejection(stray.socket.peer_address(),
-                              fmt::format("it has seen {} of the job's {} restarts", hello.restarts, launch_.restarts));
-    constexpr std::string_view why = "the job has restarted without this process, which came too late";
-    send_reply(stray.socket, TcpReply::Kind::failed, why);
-    return true;
-  }
-  if (hello.size == launch_.size && hello.rank > launch_.rank && hello.rank < launch_.size) return false;
   const TcpAddress from = stray.socket.peer_address();
-  listener.record_rejection(from, fmt::format("it is rank {} of {}", hello.rank, hello.size));
-  const std::string why = fmt::format("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}",
-                                      hello.rank, hello.size, to_string(from), launch_.rank, launch_.size);
-  send_reply(stray.socket, TcpReply::Kind::wrong_input, why);
-  return true;
+  const auto reject = [&](const std::string& reason, TcpReply::Kind kind, const std::string& why) {
+    listener.record_rejection(from, reason);
+    send_reply(stray.socket, kind, why);
+    return true;
+  };
+  if (hello.restarts != launch_.restarts)
+    return reject(fmt::format("it has seen {} of the job's {} restarts", hello.restarts, launch_.restarts),
+                  TcpReply::Kind::failed, "the job has restarted without this process, which came too late");
+  if (hello.was_started_again != 0)
+    return reject("it was started again, in an earlier job", TcpReply::Kind::failed,
+                  "another job has begun here; that of this process, which was started again, has ended");
+  if (hello.size == launch_.size && hello.rank > launch_.rank && hello.rank < launch_.size) return false;
+  return reject(fmt::format("it is rank {} of {}", hello.rank, hello.size), TcpReply::Kind::wrong_input,
+                fmt::format("WORLD_SIZE and RANK: rank {} of {} connected from {} to rank {} of {}", hello.rank,
+                            hello.size, to_string(from), launch_.rank, launch_.size));
 }
 
 void Rendezvous::check_hello(const TcpHello& hello, const TcpAddress& from) const {
@@ -341,11 +345,6 @@ void Rendezvous::complete_restart() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (int p = 1; p < launch_.size; ++p) send_reply(socket(p), TcpReply::Kind::complete, std::string_view());
-}
-
-/// Whether rank 0 of a restart has answered this process, before it is connected to all others, or has ended.
-bool Rendezvous::has_answer() const {
-  return is_restart() && launch_.rank > 0 && !sockets_.front().is_peer_open();
 }
 
 void Rendezvous::report_failure(TcpReply::Kind kind, std::string_view why) {
