@@ -33,9 +33,10 @@ void EncodedImages::read_substitute(const Sample& sample, const std::string& rea
   const auto known = substitutes_.find(sample);
   std::optional<std::int64_t> substitute;
   if (known == substitutes_.end()) {
-    check_share_of_broken(static_cast<std::int64_t>(substitutes_.size()) + 1, size(split), reason);
+    check_share_of_broken(broken_[split] + 1, size(split), reason);
     substitute = next_sound(sample, pixels);
     substitutes_.emplace(sample, substitute);
+    ++broken_[split];
     if (substitutes_.size() <= max_named)
       notes_.push_back(
           fmt::format("{}; {} in its place", reason,

@@ -76,6 +76,7 @@ class EncodedImages : public Dataset {
   OnBroken on_broken_;
   mutable std::mutex lock_;
   mutable std::map<Sample, std::optional<std::int64_t>> substitutes_;
+  mutable std::map<Split, std::int64_t> broken_;  // the number of substitutes
   mutable std::vector<std::string> notes_;
 };
 

@@ -120,6 +120,8 @@ class RankRun {
     std::int64_t first = 0;
     if (settings_.resume) {
       first = saver_.newest().latest().value_or(0);
+      // Another machine may not see the newest folder yet.
+      if (has_data()) first = static_cast<std::int64_t>(broadcast_from_rank_0(static_cast<double>(first)));
       if (first > experiment_.train.steps)
         fail<InputError>("{}: its newest checkpoint is after step {}, past train.steps = {}",
                          settings_.checkpoints.string(), first, experiment_.train.steps);
@@ -176,10 +178,10 @@ class RankRun {
   [[noreturn]] void stop_at_broken_image(std::int64_t steps_done) {
     if (steps_done > 0 && !experiment_.train.forward_only) save_at_end(steps_done);
     if (leads() && steps_done > 0 && saver_.saved_after() == steps_done)
-      observer_.on_note(
-          fmt::format("the checkpoint after {} is saved: repair or remove what the error names, or set data.on_broken "
-                      "to skip, and continue with --resume",
-                      counted(steps_done, "step", "steps")));
+      observer_.on_note(fmt::format(
+          "the checkpoint after {} is saved: repair what the error names or, if it is a training image of a "
+          ".rec, set data.on_broken to skip, and continue with --resume",
+          counted(steps_done, "step", "steps")));
     end_.at_broken_image = true;
     rank_.world.barrier().wait();  // every rank has saved
     trainer_->end_at_broken_image();
@@ -228,7 +230,11 @@ class RankRun {
     if (has_data()) record.loader_wait = trainer_->images().waited_seconds() - waited_before;
     own().add_busy_step(rank_.clock.busy_seconds() - busy_before);
     const std::int64_t done = step + 1;
-    if (has_data() && evaluates_after(done)) record.accuracies = evaluate_step(done);
+    if (has_data() && evaluates_after(done)) {
+      if (end_.by_signal != 0 && !experiment_.train.forward_only) save_at_end(done);  // the evaluation may take long
+      record.accuracies = evaluate_step(done);
+      compare_interruptions();
+    }
     if (leads()) {
       if (own().busy_in_step.size() == 1) record.restarts = end_restart(result_, settings_.restart.has_value());
       result_.steps.push_back(record);
@@ -241,7 +247,7 @@ class RankRun {
     if (experiment_.train.forward_only) return;
     if (const std::int64_t every = experiment_.train.check_replicas; every > 0 && done % every == 0)
       check_replicas(*trainer_, step);
-    if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0)
+    if (experiment_.train.save_every > 0 && done % experiment_.train.save_every == 0 && saver_.saved_after() != done)
       saver_.save(*trainer_, done, false);
   }
 
@@ -305,6 +311,7 @@ class RankRun {
       evaluated_sets_ = evaluate_sets(experiment_.evaluation, sets_, *trainer_);
       if (trainer_->has_broken_image()) stop_at_broken_image(experiment_.train.steps);
       if (!has_data()) extrapolate_evaluations(before);
+      if (has_data() && experiment_.evaluation.keep_best) keep_if_best(experiment_.train.steps);
     }
     evaluation.sets = std::move(evaluated_sets_);
     evaluation.best = saver_.best();

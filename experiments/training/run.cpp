@@ -175,8 +175,9 @@ class VariantRun {
   void predict_if_it_fits() {
     try {
       predict();
-    } catch (const OutOfMemory&) {
-      // The run may not fit either, and says so; if it does, predict_again says why there is no prediction.
+    } catch (const Error&) {
+      // The run may not fit, or diverge, either, and says so; if it does not, predict_again says why there is no
+      // prediction.
     }
   }
 

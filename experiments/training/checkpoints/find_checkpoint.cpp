@@ -61,6 +61,13 @@ std::vector<FoundCheckpoint> checkpoints_of_results(const fs::path& results) {
   return newest;
 }
 
+std::vector<FoundCheckpoint> best_checkpoints_of_results(const fs::path& results) {
+  std::vector<FoundCheckpoint> best;
+  for (const fs::path& folder : entries_of(results / "checkpoint"))
+    if (const auto steps = latest_in(folder / "best")) best.push_back({folder / "best", *steps});
+  return best;
+}
+
 void remove_old(const fs::path& folder, std::int64_t steps_done, std::int64_t keep) {
   std::vector<std::pair<std::int64_t, fs::path>> whole;
   std::vector<fs::path> old;
@@ -94,14 +101,16 @@ void remove_after(const fs::path& folder, std::int64_t steps_done) {
 }
 
 void remove_checkpoints_of_results(const fs::path& results) {
-  for (const FoundCheckpoint& variant : checkpoints_of_results(results)) {
-    // The best one of evaluation.keep_best is in a folder of its own.
-    for (const fs::path& folder : {variant.folder / "best", variant.folder}) {
+  std::vector<fs::path> variants;
+  for (const FoundCheckpoint& checkpoint : checkpoints_of_results(results)) variants.push_back(checkpoint.folder);
+  for (const FoundCheckpoint& best : best_checkpoints_of_results(results))
+    variants.push_back(best.folder.parent_path());
+  for (const fs::path& variant : variants)
+    for (const fs::path& folder : {variant / "best", variant}) {
       remove_all_of(folder);
       std::error_code other_files;
       fs::remove(folder, other_files);
     }
-  }
 }
 
 FoundCheckpoint find_checkpoint(const fs::path& path) {

@@ -39,8 +39,11 @@ struct FoundCheckpoint {
 /// The newest checkpoint of each variant in a results folder, sorted by path. InputError if it cannot be read.
 std::vector<FoundCheckpoint> checkpoints_of_results(const std::filesystem::path& results);
 
-/// Removes the checkpoints of all variants in a results folder, and the folders that this leaves empty. InputError if
-/// one cannot be removed.
+/// The same of the best checkpoint of each variant (evaluation.keep_best).
+std::vector<FoundCheckpoint> best_checkpoints_of_results(const std::filesystem::path& results);
+
+/// Removes the checkpoints of all variants in a results folder, the best ones included, and the folders that this
+/// leaves empty. InputError if one cannot be removed.
 void remove_checkpoints_of_results(const std::filesystem::path& results);
 
 /// The checkpoint of a path: a folder step-..., the newest one of a folder that holds some, or of a results folder with

@@ -45,9 +45,13 @@ void RunSaver::resume(std::int64_t first_step, const std::string& measure) {
   if (leads()) best_folder_.remove_after(first_step);
   const std::optional<std::int64_t> steps = best_folder_.latest(first_step + 1);
   if (!steps) return;
-  // What an earlier part of the run has kept by another measure does not count.
-  if (const std::optional<double> accuracy = best_folder_.number(*steps, measure))
-    best_ = whole_best_ = BestCheckpoint{.steps = *steps, .accuracy = *accuracy};
+  try {
+    // What an earlier part of the run has kept by another measure does not count.
+    if (const std::optional<double> accuracy = best_folder_.number(*steps, measure))
+      best_ = whole_best_ = BestCheckpoint{.steps = *steps, .accuracy = *accuracy};
+  } catch (const InputError& error) {
+    if (leads()) observer_.on_note(fmt::format("the best checkpoint so far does not count: {}", error.what()));
+  }
 }
 
 void RunSaver::save(Trainer& trainer, std::int64_t steps_done, bool is_last) {

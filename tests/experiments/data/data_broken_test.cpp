@@ -143,6 +143,26 @@ class CountedImages final : public EncodedImages {
 
 }  // namespace
 
+TEST_CASE("broken images of one split do not count as those of the other") {
+  class TwoSplits final : public EncodedImages {
+   public:
+    TwoSplits() : EncodedImages(Preprocessing({.channels = 1, .height = 2, .width = 2}), OnBroken::skip) {}
+    std::int64_t classes() const override { return 1; }
+    std::int64_t size(Split split) const override { return split == Split::train ? 40 : 12; }
+    std::int64_t label(Split /*split*/, std::int64_t /*index*/) const override { return 0; }
+    std::string sample_name(Split /*split*/, std::int64_t index) const override { return std::to_string(index); }
+    std::span<const std::uint8_t> encoded(Split split, std::int64_t index,
+                                          std::vector<std::uint8_t>& buffer) const override {
+      const std::string bytes = index < (split == Split::train ? 3 : 1) ? "broken" : "P5 2 2 255\n****";
+      buffer.assign(bytes.begin(), bytes.end());
+      return buffer;
+    }
+  };
+  const TwoSplits data;
+  for (std::int64_t i = 0; i < 40; ++i) CHECK(first_pixel(data, Split::train, i) == level('*'));
+  CHECK(first_pixel(data, Split::test, 0) == level('*'));
+}
+
 TEST_CASE("a substitute for a broken image is decoded once in each read") {
   const CountedImages data;
   CHECK(first_pixel(data, Split::train, 0) == level(1));

@@ -67,8 +67,9 @@ TEST_CASE("a run that meets a broken image saves its work and its summary, and e
   CHECK(variant["loss_per_step"].size() == steps_before);
   CHECK(std::filesystem::exists(folder / "out/checkpoint/small/step-000003"));
   CHECK(nlohmann::json::parse(read_file(folder / "out/summary.json", 1 << 20))["variants"][0] == variant);
-  CHECK(stopped.err.find("the checkpoint after 3 steps is saved: repair or remove what the error names, or set "
-                         "data.on_broken to skip, and continue with --resume\n") != std::string::npos);
+  CHECK(stopped.err.find("the checkpoint after 3 steps is saved: repair what the error names or, if it is a training "
+                         "image of a .rec, set data.on_broken to skip, and continue with --resume\n") !=
+        std::string::npos);
   std::vector<std::string> again = run;
   again.emplace_back("--force");
   const Called table = call(again);

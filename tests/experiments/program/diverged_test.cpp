@@ -67,4 +67,19 @@ TEST_CASE("weights that are not finite at the end are an error, whether they wou
   }
 }
 
+TEST_CASE("a variant that diverges while its stages are measured does not end the study") {
+  const Scratch folder;
+  nlohmann::json study = diverging_study();
+  study["mesh"] = nlohmann::json::parse(R"({"pp": 2})");
+  study["variants"] = nlohmann::json::parse(R"([{"name": "wild", "patch": {"train": {"optimizer": {"lr": 1e38}}}},
+                                                {"name": "tame"}])");
+  const Called called =
+      call({"run", written_to(folder / "small.json", study), "--out", (folder / "out").string(), "--json"});
+  CHECK(called.code == 4);
+  const nlohmann::json variants = nlohmann::json::parse(called.out)["variants"];
+  REQUIRE(variants.size() == 2);
+  CHECK(variants[0]["status"] == "failed");
+  CHECK(variants[1]["status"] == "ok");
+}
+
 }  // namespace heddle::test

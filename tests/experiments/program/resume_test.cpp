@@ -5,9 +5,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/results/results_folder.h"
+#include "experiments/training/checkpoints/find_checkpoint.h"
 #include "framework/files/atomic_file.h"
 #include "tests/support/compare/close_to.h"
 #include "tests/support/files/experiment_files.h"
@@ -161,6 +163,30 @@ TEST_CASE("results without checkpoints are replaced, but those of another experi
   }
   CHECK(files.contents("out") == before);
   CHECK(call({"run", other, "--out", files.path("out"), "--force"}).code == 0);
+}
+
+TEST_CASE("a best checkpoint without another one is lost only with --force or --resume=auto") {
+  Files files;
+  Json study = small_study();
+  study["evaluation"] = Json::parse(R"({"every": 2, "keep_best": true, "sets": [{"name": "faces", "type": "drawn"}]})");
+  const std::string file = files.write(study);
+  const std::string kept = files.path("out") + "/checkpoint/small";
+  REQUIRE(call({"run", file, "--out", files.path("out")}).code == 0);
+  std::filesystem::remove_all(kept + "/step-000006");
+  const std::int64_t best = latest_in(kept + "/best").value();
+  for (const std::vector<std::string>& options : {std::vector<std::string>{}, {"--resume"}}) {
+    std::vector<std::string> run{"run", file, "--out", files.path("out")};
+    run.insert(run.end(), options.begin(), options.end());
+    const Called refused = call(run);
+    CHECK(refused.code == 2);
+    CHECK(refused.err ==
+          fmt::format("heddle: {}: holds the best checkpoint of an earlier run (small/best/step {}), and "
+                      "none that can be resumed: choose another folder with --out, or begin again and "
+                      "lose it with --force\n",
+                      files.path("out"), best));
+  }
+  CHECK(latest_in(kept + "/best") == best);
+  CHECK(call({"run", file, "--out", files.path("out"), "--force"}).code == 0);
 }
 
 TEST_CASE("a run that replaces an earlier one removes the checkpoints of all its variants before the first step") {

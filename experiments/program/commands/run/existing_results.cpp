@@ -29,6 +29,12 @@ bool belongs_to(const FoundCheckpoint& checkpoint, const Study<Experiment>& stud
   });
 }
 
+/// `VARIANT/step 20`, or `VARIANT/best/step 20`.
+std::string name_in(const fs::path& results, const FoundCheckpoint& checkpoint) {
+  return (checkpoint.folder.lexically_relative(results / "checkpoint") / fmt::format("step {}", checkpoint.steps))
+      .string();
+}
+
 /// The content of a file; empty if it cannot be read.
 std::string content_of(const fs::path& file) {
   try {
@@ -71,12 +77,18 @@ void check_existing_results(const fs::path& results, const Study<Experiment>& st
           "with "
           "--out",
           results.string(), *name, use == ExistingResults::kept ? "" : " in place of --resume");
+  const std::vector<FoundCheckpoint> best = best_checkpoints_of_results(results);
+  if (earlier.empty() && !best.empty() && (use == ExistingResults::kept || use == ExistingResults::resumed))
+    fail<InputError>(
+        "{}: holds the best checkpoint of an earlier run ({}), and none that can be resumed: choose another folder "
+        "with "
+        "--out, or begin again and lose it with --force",
+        results.string(), name_in(results, best.front()));
   if (use == ExistingResults::resumed && earlier.empty())
     fail<InputError>("{}: there is no checkpoint to resume from: leave --resume out, or use --resume=auto",
                      results.string());
   if (use == ExistingResults::replaced || earlier.empty()) return;
-  const std::string first =
-      (earlier.front().folder.filename() / fmt::format("step {}", earlier.front().steps)).string();
+  const std::string first = name_in(results, earlier.front());
   if (use == ExistingResults::kept)
     fail<InputError>(
         "{}: holds a checkpoint of an earlier run ({}): continue that run with --resume, replace it with --force, or "
