@@ -46,7 +46,7 @@ class NpyFile final : public EmbeddingsFile {
  public:
   NpyFile(const fs::path& path, const std::vector<std::string>& images, std::int64_t dimension)
       : file_(path, static_cast<std::int64_t>(images.size()), dimension), names_(names_beside(path)) {
-    for (const std::string& image : images) names_.write(printable(image) + "\n");
+    for (const std::string& image : images) names_.write(escaped_line(image) + "\n");
   }
   void append(std::span<const float> embeddings) override { file_.append(embeddings); }
   void commit() override {

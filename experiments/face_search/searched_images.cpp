@@ -22,7 +22,7 @@ NameList read_names(const fs::path& path, const NpyReader& embeddings) {
     fail<InputError>("{}: does not exist: expected the names of the {} of {}, one per line", path.string(),
                      counted(embeddings.rows(), "row", "rows"), embeddings.path().string());
   NameList names;
-  for (TextLines lines(path); lines.next();) names.add(lines.line());
+  for (TextLines lines(path); lines.next();) names.add(unescaped_line(lines.line()));
   if (names.size() != embeddings.rows())
     fail<InputError>("{}: has {}, but {} has {}", path.string(), counted(names.size(), "line", "lines"),
                      embeddings.path().string(), counted(embeddings.rows(), "row", "rows"));

@@ -1,5 +1,9 @@
 #include "framework/description/printable.h"
 
+#include <charconv>
+#include <functional>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace heddle {
@@ -27,6 +31,24 @@ std::size_t sequence_length(std::string_view text) {
   return length;
 }
 
+/// The text with `replacement(byte)` for each byte that is a control character or not of UTF-8.
+std::string with_bytes_replaced(std::string_view text,
+                                const std::function<std::string(unsigned char byte)>& replacement) {
+  std::string result;
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text[0]);
+    const std::size_t length = sequence_length(text);
+    if (length == 0 || first < 0x20 || first == 0x7F) {
+      result += replacement(first);
+      text.remove_prefix(1);
+    } else {
+      result += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return result;
+}
+
 std::string cut(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
@@ -44,19 +66,25 @@ std::string valid_utf8(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const auto first = static_cast<unsigned char>(text[0]);
-    const std::size_t length = sequence_length(text);
-    if (length == 0 || first < 0x20 || first == 0x7F) {
-      result += '?';
-      text.remove_prefix(1);
-    } else {
-      result += text.substr(0, length);
-      text.remove_prefix(length);
-    }
+  return with_bytes_replaced(text, [](unsigned char) { return std::string("?"); });
+}
+
+std::string escaped_line(std::string_view name) {
+  std::string doubled;
+  for (const char c : name) doubled += c == '\\' ? std::string("\\\\") : std::string(1, c);
+  return with_bytes_replaced(doubled, [](unsigned char byte) { return fmt::format("\\x{:02x}", byte); });
+}
+
+std::string unescaped_line(std::string_view line) {
+  std::string name;
+  while (!line.empty()) {
+    unsigned byte = 0;
+    const bool is_byte = line.size() >= 4 && line.starts_with("\\x") &&
+                         std::from_chars(line.data() + 2, line.data() + 4, byte, 16).ptr == line.data() + 4;
+    name += is_byte ? static_cast<char>(byte) : line[0];
+    line.remove_prefix(is_byte ? 4 : line.starts_with("\\\\") ? 2 : 1);
   }
-  return result;
+  return name;
 }
 
 std::string printable_lines(std::string_view text) {

@@ -12,6 +12,10 @@ namespace heddle {
 std::string printable(std::string_view text);
 /// The same, line by line: the line ends stay.
 std::string printable_lines(std::string_view text);
+/// A name as a line of a file: control characters and bytes that are not UTF-8 become \xNN, and \ becomes \\.
+std::string escaped_line(std::string_view name);
+/// The name of such a line.
+std::string unescaped_line(std::string_view line);
 /// The printable text, cut to about `most` bytes.
 std::string shortened(std::string_view text, std::size_t most = 60);
 /// The text as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD.

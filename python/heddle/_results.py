@@ -148,10 +148,17 @@ def embeddings(path: PathLike) -> pd.DataFrame:
         rows = np.stack(table["embedding"].tolist())
     else:
         rows = np.load(file, mmap_mode="r")
-        images = file.with_suffix(".txt").read_text(encoding="utf-8").split("\n")[:-1]
+        lines = file.with_suffix(".txt").read_text(encoding="utf-8").split("\n")[:-1]
+        images = [_unescaped(line) for line in lines]
     if rows.ndim != 2 or len(images) != len(rows):
         raise ValueError(f"{file}: expected one row for each of {len(images)} images, got shape {rows.shape}")
     return pd.DataFrame(rows, index=pd.Index(images, name="image"), columns=[f"e{i}" for i in range(rows.shape[1])])
+
+
+def _unescaped(line: str) -> str:
+    r"""The path of a line, in which \\ is a backslash and \xNN a byte."""
+    path = re.sub(rb"\\(?:x([0-9a-f]{2})|\\)", lambda found: bytes.fromhex((found[1] or b"5c").decode()), line.encode())
+    return path.decode("utf-8", "surrogateescape")
 
 
 def _json(path: Path) -> dict[str, Any]:

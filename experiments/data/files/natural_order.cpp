@@ -32,7 +32,8 @@ bool natural_less(std::string_view a, std::string_view b) {
       if (number_a.size() != number_b.size()) return number_a.size() < number_b.size();
       if (number_a != number_b) return number_a < number_b;
     } else {
-      if (rest_a.front() != rest_b.front()) return rest_a.front() < rest_b.front();
+      if (rest_a.front() != rest_b.front())
+        return static_cast<unsigned char>(rest_a.front()) < static_cast<unsigned char>(rest_b.front());
       rest_a.remove_prefix(1);
       rest_b.remove_prefix(1);
     }

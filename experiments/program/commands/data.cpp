@@ -70,6 +70,8 @@ void run_pack(const PackCommand& command, const Console& console) {
 }
 
 void run_show(const DataCommand& command, const Console& console) {
+  if (!command.sheet.empty() && command.sheet.extension() != ".png")
+    fail<InputError>("--sheet {}: expected a file that ends in .png", command.sheet.string());
   const StoredData data = open_with_notes(command.input, console);
   Progress progress(console.err, console.terminal);
   std::vector<SplitOverview> splits;

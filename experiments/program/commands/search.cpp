@@ -114,7 +114,7 @@ void write_index(const std::filesystem::path& path, const Gallery& gallery) {
   const People& people = gallery.people();
   for (std::int64_t i = 0; i < gallery.rows().rows(); ++i) {
     const bool is_person = gallery.way() == PersonRow::mean;
-    names.write(printable(is_person ? people.name(i) : people.image_name(i)) + "\n");
+    names.write(escaped_line(is_person ? people.name(i) : people.image_name(i)) + "\n");
   }
   std::vector<float> buffer;
   for (std::int64_t begin = 0; begin < gallery.rows().rows(); begin += RowTable::block_rows)
@@ -153,6 +153,8 @@ class SearchRun {
     check_ending("--out", command_.out, {".json", ".csv"});
     check_ending("--sheet", command_.sheet, {".html"});
     check_ending("--index", command_.index, {".npy"});
+    if (std::error_code differs; std::filesystem::equivalent(command_.index, command_.gallery, differs))
+      fail<InputError>("--index {}: is the gallery itself: expected another file", command_.index.string());
     if (is_first() && !command_.index.empty()) check_beside(command_.index, names_beside(command_.index));
     checkpoint_ = find_checkpoint(command_.checkpoint);
     Experiment experiment = checkpoint_study(checkpoint_, command_.sets, job_).variants.front().root;

@@ -42,6 +42,7 @@ TEST_CASE("natural order compares numbers as numbers and is strict") {
       CHECK(natural_less(sorted[i], sorted[j]) == (i < j));
     }
   CHECK(natural_less("01", "1") != natural_less("1", "01"));
+  CHECK(natural_less("zoe", "ümit"));  // by the values of bytes, whatever the machine's char
   CHECK(natural_less("99999999999999999999998", "99999999999999999999999"));
 }
 

@@ -128,6 +128,8 @@ TEST_CASE("an export of a damaged or diverged checkpoint, or to a bad place, is 
         "heddle: --normalize: only for --format onnx: a state dict has no operators\n");
   CHECK(error({"--format", "onnx", "--out", results}) ==
         "heddle: " + results + ": is a folder: expected a file, such as model.onnx\n");
+  CHECK(error({"--format", "onnx", "--out", (folder / "small.json").string()}) ==
+        "heddle: --out " + (folder / "small.json").string() + ": expected a file that ends in .onnx\n");
   CHECK(error({"--format", "safetensors", "--out", (folder / "small.json").string()}) ==
         "heddle: " + (folder / "small.json").string() + ": cannot be made a folder: Not a directory\n");
   CHECK(error({"--format", "torch", "--out", out}).find("--format: torch not in {onnx,safetensors}") !=

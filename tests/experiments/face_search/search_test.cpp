@@ -266,6 +266,8 @@ TEST_CASE("search names what is wrong with its gallery, its probes and its files
         "heddle: --out " + walk.path("out.txt") + ": expected a file that ends in .json or .csv\n");
   CHECK(walk.error({g, p, "--sheet", walk.path("out.txt")}) ==
         "heddle: --sheet " + walk.path("out.txt") + ": expected a file that ends in .html\n");
+  CHECK(walk.error({g, p, "--index", g}) ==
+        "heddle: --index " + g + ": is the gallery itself: expected another file\n");
   CHECK(walk.error({g, p, "--threshold", "high"}) ==
         "heddle: --threshold: expected auto or a similarity from -1 to 1, found \"high\"\n");
   for (const char* const far : {"nan", "0", "0.6"})

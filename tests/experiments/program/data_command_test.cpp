@@ -201,6 +201,8 @@ TEST_CASE("show counts images, people, sizes and formats, and draws a sheet") {
   CHECK(sheet.width == 8 * 96);
   CHECK(sheet.height == 2 * 96);
   CHECK(sheet.channels == 3);
+  CHECK(folder.data("show", {"faces", "--sheet", "sheet.jpg"}).err ==
+        "heddle: --sheet sheet.jpg: expected a file that ends in .png\n");
   const std::string drawn = read_file(folder / "sheet.png", 1 << 20);
   REQUIRE(folder.data("show", {"faces", "--sheet", "sheet.png"}).code == 0);
   CHECK(read_file(folder / "sheet.png", 1 << 20) == drawn);

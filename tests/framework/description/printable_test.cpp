@@ -23,6 +23,13 @@ TEST_CASE("printable lines keep their ends, and are printable") {
   CHECK(printable_lines("").empty());
 }
 
+TEST_CASE("a name as a line of a file is valid UTF-8, and gives the name again") {
+  CHECK(escaped_line("a\xFC\n\\x41\u00E9") == "a\\xfc\\x0a\\\\x41\u00E9");
+  for (const char* const name : {"M\xFCller", "M\xF6ller", "\\", "\\\\x41", "a\tb\x7F", "\u5c0f\u6cc9", "", "\\xfc"})
+    CHECK(unescaped_line(escaped_line(name)) == name);
+  CHECK(unescaped_line("C:\\faces\\x\\xq1") == "C:\\faces\\x\\xq1");  // written by others
+}
+
 TEST_CASE("valid UTF-8 keeps control characters and replaces other bytes") {
   CHECK(valid_utf8("a\tb\n\u20AC") == "a\tb\n\u20AC");
   CHECK(valid_utf8("a\xFFz") == "a\uFFFDz");
