@@ -23,8 +23,7 @@ def restarts(folder):
 class ElasticFaults(Faults):
     elastic_names = ("rank_killed", "leader_killed", "two_killed", "leader_lost", "new_leader_lost", "spare_lost", "spare_stopped",
                      "resumed_and_lost", "other_experiment", "terminated_while_restarting",
-                     "lost_on_full_disk", "lost_while_meeting",
-                     "spare_lost_early")
+                     "lost_on_full_disk", "lost_while_meeting", "spare_lost_early", "back_and_leader_lost")
     whole = {}
 
     def started(self, *options, ranks=RANKS, out=None):
@@ -206,6 +205,22 @@ class ElasticFaults(Faults):
         expect(found and found[-1]["ranks"] == 2, f"restarts: {found}")
         expect(losses(job.out).keys() == self.reference().keys(), "steps are missing")
         return True, max(restart["seconds"] for restart in found)
+
+    def back_and_leader_lost(self):
+        """two ranks of an elastic job are lost, and one of them comes back; rank 0 is lost while it waits for the other"""
+        job = self.started("--elastic", "--set", "elastic.wait=8")
+        job.wait_for_step(self.some_step())
+        self.lose(job, 2)
+        os.kill(job.program(3), signal.SIGKILL)
+        job.wait_for_words("heddle: rank 3: starts again")
+        time.sleep(self.rng.uniform(1, 4))
+        self.lose(job, 0)
+        codes = job.codes()
+        expect(codes == [-signal.SIGKILL, 0, -signal.SIGKILL, 0], f"{codes}: {job.errors()}")
+        found = restarts(job.out)
+        expect(found[-1]["ranks"] == 2, f"restarts: {found}")
+        expect(losses(job.out).keys() == self.reference().keys(), "steps are missing")
+        return True, found[-1]["seconds"]
 
     def resumed_and_lost(self):
         """an elastic job is interrupted and resumed, and loses a rank for good before its first step"""

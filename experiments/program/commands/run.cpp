@@ -1,3 +1,4 @@
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -35,6 +36,14 @@ void restart_unprepared_study(const RunOptions& options, Job& job, std::ostream&
   }
   const Experiment& experiment = study.variants.front().root;
   restart_unprepared(job, experiment.elastic, ranks_of(experiment), options.results(study), all, why);
+}
+
+Job* join_restarted_study(const RunOptions& options, const CommandCall& call) {
+  const Study<Experiment> study = read_study<Experiment>(options.file, options.sets);
+  const std::chrono::duration<double> wait(study.variants.front().root.elastic.wait);
+  return join_restarted(options.results(study), wait, call.join, [&](const std::string& what) {
+    call.all << what << "\n" << std::flush;
+  });
 }
 
 /// Returns the exit code.
@@ -98,12 +107,9 @@ void add_run(CLI::App& app, CommandCall& call) {
           options->file, options->sets,
           fmt::format("--out {}{}", options->out.string(), options->automatic ? " --placements auto" : ""));
     try {
-      if (const std::optional<Launch> launch = launch_of_environment();
-          options->elastic && launch && launch->was_started_again)
-        find_leader(options->results(read_study<Experiment>(options->file, options->sets)),
-                    [&](const std::string& what) { call.all << what << "\n"
-                                                            << std::flush; });
-      call.code = run_study(*options, call, call.join());
+      const std::optional<Launch> launch = launch_of_environment();
+      const bool comes_back = options->elastic && launch && launch->was_started_again;
+      call.code = run_study(*options, call, comes_back ? join_restarted_study(*options, call) : call.join());
     } catch (const RankAssigned& found) {
       Restart restart = restart_of_environment().value_or(Restart());  // of which this one is a part
       restart.number = found.assignment().restarts;

@@ -37,6 +37,7 @@ namespace {
 constexpr const char* time_variable = "HEDDLE_RESTART_TIME";
 constexpr const char* cause_variable = "HEDDLE_RESTART_CAUSE";
 constexpr const char* summary_variable = "HEDDLE_EARLIER_SUMMARY";
+constexpr const char* first_start_variable = "HEDDLE_FIRST_START";
 
 Experiment& only_variant(Study<Experiment>& study) {
   if (study.variants.size() != 1)
@@ -55,11 +56,16 @@ std::vector<MeshConfig> meshes_of(const Experiment& experiment) {
   return meshes;
 }
 
-/// The arguments of this process, as those of one that continues.
-std::vector<std::string> arguments_to_continue() {
+std::vector<std::string> arguments_of_process() {
   std::ifstream line("/proc/self/cmdline");
   std::vector<std::string> arguments;
   for (std::string argument; std::getline(line, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+/// The arguments of this process, as those of one that continues.
+std::vector<std::string> arguments_to_continue() {
+  std::vector<std::string> arguments = arguments_of_process();
   std::erase_if(arguments, [](const std::string& argument) {
     return argument.starts_with("--force") || argument.starts_with("--resume");
   });
@@ -213,6 +219,23 @@ void find_leader(const std::filesystem::path& results, const std::function<void(
   }
 }
 
+Job* join_restarted(const std::filesystem::path& results, std::chrono::duration<double> wait,
+                    const std::function<Job*()>& join, const std::function<void(const std::string& what)>& on_note) {
+  using Clock = std::chrono::steady_clock;
+  remember_summary(results);  // this process may lead a restart before the job has written its own
+  const auto end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(wait) + rendezvous_timeouts_of_environment().timeout;
+  for (;;) {
+    find_leader(results, on_note);
+    try {
+      return join();
+    } catch (const LeaderLost& error) {
+      if (Clock::now() >= end) throw;
+      on_note(fmt::format("{}: this process, which was started again, looks for another one", error.what()));
+    }
+  }
+}
+
 void forget_leader(const std::filesystem::path& results) {
   std::error_code ignored;  // a file that cannot be removed names a process that does not respond
   std::filesystem::remove(leader_file(results), ignored);
@@ -252,6 +275,11 @@ void check_can_restart(const Job* job) {
         "MASTER_PORT for each");
 }
 
+std::optional<std::string> first_start_of_environment() {
+  const char* const asked = std::getenv(first_start_variable);
+  return restart_of_environment() && asked != nullptr ? std::optional<std::string>(asked) : std::nullopt;
+}
+
 void remember_summary(const std::filesystem::path& results) {
   ::setenv(summary_variable, version_of_summary(results).c_str(), 1);
 }
@@ -267,8 +295,14 @@ void restart_unprepared(Job& job, const ElasticConfig& config, int preferred_ran
                         const std::filesystem::path& results, std::ostream& all, const std::string& why) {
   if (!can_go_on(job, config, job.size(), all)) return;
   const Interruption none;
-  if (const auto assignment = regroup_job(job, config, preferred_ranks, results, none, all, why))
-    restart_as(assignment->first, assignment->second);
+  const auto assignment = regroup_job(job, config, preferred_ranks, results, none, all, why);
+  if (!assignment) return;
+  std::string asked;
+  for (const std::string& argument : arguments_of_process())
+    for (const char* const option : {"--force", "--resume"})
+      if (argument.starts_with(option)) asked = option;
+  ::setenv(first_start_variable, asked.c_str(), 0);  // that of the first start, also if this is not the first restart
+  restart_as(assignment->first, assignment->second);
 }
 
 VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, int preferred_ranks,
@@ -291,7 +325,10 @@ VariantResult run_or_restart(Job& job, const ElasticConfig& config, int ranks, i
   std::unique_ptr<void, decltype(end_heeding)> heeding(&interruption, end_heeding);  // also where it throws
   const auto assignment = regroup_job(job, config, preferred_ranks, results, interruption, all, why);
   heeding.reset();
-  if (assignment && interruption.signal == 0) restart_as(assignment->first, assignment->second);
+  if (assignment && interruption.signal == 0) {
+    ::unsetenv(first_start_variable);
+    restart_as(assignment->first, assignment->second);
+  }
   if (!result) fail<RankFailed>("{}", why);
   if (const int signal = interruption.signal; signal != 0) {
     result->status = VariantResult::Status::interrupted;

@@ -3,6 +3,7 @@
 // that what follows is a resumed run.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -33,6 +34,10 @@ int choose_mesh(Study<Experiment>& study, int processes);
 /// InputError unless the processes of this job can restart it: they are connected by sockets.
 void check_can_restart(const Job* job);
 
+/// Of a job that restarts before it has prepared its results folder: what the user has asked of the first start,
+/// "--force", "--resume" or ""; nothing for other jobs.
+std::optional<std::string> first_start_of_environment();
+
 /// Remembers which summary an earlier run has left in the results folder. To be called at the first start of a job.
 void remember_summary(const std::filesystem::path& results);
 
@@ -50,6 +55,12 @@ std::uint64_t checksum_of_call(const std::filesystem::path& file, const std::vec
 /// it. `on_note` is called when that takes long. RankFailed if none can be reached within the time of a rendezvous, or
 /// if the job ends meanwhile.
 void find_leader(const std::filesystem::path& results, const std::function<void(const std::string& what)>& on_note);
+
+/// In a process that was started again: finds the process that leads the job, and calls `join`, which joins it; once
+/// more if that process ends or does not answer in time. RankFailed as `find_leader`, or if this process was given no
+/// rank within the time of a rendezvous and `wait`, for which a restart waits for lost processes.
+Job* join_restarted(const std::filesystem::path& results, std::chrono::duration<double> wait,
+                    const std::function<Job*()>& join, const std::function<void(const std::string& what)>& on_note);
 
 /// Removes what an earlier job has written for `find_leader`.
 void forget_leader(const std::filesystem::path& results);

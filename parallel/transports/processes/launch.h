@@ -64,6 +64,13 @@ struct RegroupOptions {
   std::function<bool()> is_cancelled = [] { return false; };
 };
 
+/// The process that leads has ended while this one waited for its answer, or has not answered in time. In an elastic
+/// job another process may lead then.
+class LeaderLost : public RankFailed {
+ public:
+  using RankFailed::RankFailed;
+};
+
 /// The job restarts while this process connects, and the process has a rank there.
 class RankAssigned : public Error {
  public:

@@ -18,6 +18,7 @@
 #include "tests/support/environment_variable.h"
 #include "tests/support/files/experiment_files.h"
 #include "tests/support/message.h"
+#include "tests/support/processes/local_job.h"
 #include "tests/support/program/called.h"
 #include "tests/support/scratch.h"
 
@@ -114,6 +115,71 @@ TEST_CASE("elastic: a process that was started again says where it has looked fo
   forget_leader(results);
   std::filesystem::create_symlink("/dev/zero", file);
   CHECK(message("0") == within + "none");
+}
+
+TEST_CASE(
+    "elastic: a process that was started again looks for another leader where the one that it had found is lost") {
+  const Scratch folder;
+  const EnvironmentVariable size("WORLD_SIZE", "2");
+  const EnvironmentVariable rank("RANK", "1");
+  const EnvironmentVariable host("MASTER_ADDR", "127.0.0.1");
+  const EnvironmentVariable again("HEDDLE_STARTED_AGAIN", "1");
+  const EnvironmentVariable time("HEDDLE_RENDEZVOUS_SECONDS", "1");
+  const TcpSocket listening = TcpSocket::listen(0, TcpSocket::resolve("127.0.0.1", 0).host);
+  const EnvironmentVariable port("MASTER_PORT", std::to_string(ntohs(listening.local_address().port)).c_str());
+  const JobSecret none;
+  std::jthread leader([&](const std::stop_token& stop) {
+    TcpListener listener(listening, none);
+    while (!stop.stop_requested()) (void)listener.next({}, TcpSocket::Clock::now() + std::chrono::milliseconds(20));
+  });
+  int calls = 0;
+  std::vector<std::string> notes;
+  const auto note = [&](const std::string& what) { notes.push_back(what); };
+  const auto lost_twice = [&]() -> Job* {
+    if (++calls < 3) throw LeaderLost("it has ended");
+    return nullptr;
+  };
+  CHECK(join_restarted(folder / "out", std::chrono::seconds(60), lost_twice, note) == nullptr);
+  CHECK(calls == 3);
+  CHECK(notes ==
+        std::vector<std::string>(2, "it has ended: this process, which was started again, looks for another one"));
+  const auto always_lost = []() -> Job* {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    throw LeaderLost("it has ended");
+  };
+  CHECK_THROWS_WITH_AS(join_restarted(folder / "out", std::chrono::seconds(0), always_lost, note), "it has ended",
+                       RankFailed);
+}
+
+TEST_CASE("elastic: a job that restarts before it has prepared its folder does there what its first start was to do") {
+  Files files;
+  Json experiment = small_study();
+  experiment["mesh"] = Json::object();
+  const std::string file = files.write(experiment);
+  std::vector<std::string> run{"run", file, "--out", files.path("out"), "--resume=auto"};
+  REQUIRE(call(run).code == 0);
+  run.emplace_back("--elastic");
+  const EnvironmentVariable summary("HEDDLE_EARLIER_SUMMARY", "");
+  remember_summary(files.path("out"));
+  const EnvironmentVariable rank("RANK", "0");
+  const EnvironmentVariable size("WORLD_SIZE", "1");
+  const EnvironmentVariable host("MASTER_ADDR", "127.0.0.1");
+  const EnvironmentVariable port("MASTER_PORT", std::to_string(free_port()).c_str());
+  const EnvironmentVariable restarts("HEDDLE_RESTARTS", "1");
+  const EnvironmentVariable time("HEDDLE_RESTART_TIME", "0");
+  const EnvironmentVariable cause("HEDDLE_RESTART_CAUSE", "rank 1: its process has ended");
+  const auto code = [&](const char* asked) {
+    const EnvironmentVariable first("HEDDLE_FIRST_START", asked);
+    return call(run);
+  };
+  const Called kept = code("");
+  CHECK(kept.code == 2);
+  CHECK(kept.err.find("holds a checkpoint of an earlier run") != std::string::npos);
+  CHECK(code("--resume").err.find("steps were done") != std::string::npos);
+  remember_summary(files.path("out"));
+  const Called replaced = code("--force");
+  CHECK(replaced.code == 0);
+  CHECK(replaced.err.find("steps were done") == std::string::npos);
 }
 
 TEST_CASE("elastic: the checksum of a call is that of its experiment and its options, and 0 of a wrong experiment") {

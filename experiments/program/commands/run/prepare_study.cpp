@@ -23,6 +23,16 @@ ExistingResults use_of_existing(const RunOptions& options) {
   return options.resume == RunOptions::resume_always ? ExistingResults::resumed : ExistingResults::resumed_if_possible;
 }
 
+/// The options as far as they are about an earlier run: also after a restart those of the first start, if the job has
+/// not prepared the folder before.
+RunOptions at_first_start(RunOptions options) {
+  const std::optional<std::string> asked = first_start_of_environment();
+  if (!asked || *asked == "--resume") return options;
+  options.replace = *asked == "--force";
+  options.resume.clear();
+  return options;
+}
+
 /// Checks that this machine has the devices on which the experiment computes.
 void check_devices_available(const Study<Experiment>& study, Job* job) {
   for (const StudyVariant& member : study.variants)
@@ -72,6 +82,7 @@ PreparedStudy prepare_study(const RunOptions& options, Job* job, std::optional<R
   const bool is_bf16_fast = broadcast_numbers(job, {is_bf16_fast_here() ? 1.0 : 0.0}).front() != 0;
   together(job, [&] {
     study = checked(read_study<Experiment>(options.file, options.sets), is_bf16_fast);
+    if (options.elastic && !restart_of_environment()) remember_summary(options.results(study));
     if (options.elastic) preferred_ranks = choose_mesh(study, job->size());
     fit_to_job(study, job, options.elastic);
     if (options.automatic) place_automatically(study);
@@ -86,15 +97,14 @@ PreparedStudy prepare_study(const RunOptions& options, Job* job, std::optional<R
     check_devices_available(study, job);
     // The resolved value is written, because the number of cores of a different machine would give different bits.
     for (StudyVariant& member : study.variants) member.root.threads = threads_of(member.root, job);
-    if (options.elastic && !restart_of_environment()) remember_summary(options.results(study));
     if (job != nullptr && job->rank() > 0) return;
     const std::filesystem::path path = options.results(study);
     const std::string experiment_json = effective_json(study);
-    open_results(options, path, experiment_json, folder);  // first, because a run under way has checkpoints, too
-    check_existing_results(path, study, use_of_existing(options));
-    replace_existing(options, *folder);
-    if (options.resumes() && options.head() == SavedHead::kept)
-      finished = finished_summary(path, study, experiment_json);
+    const RunOptions asked = at_first_start(options);
+    open_results(asked, path, experiment_json, folder);  // first, because a run under way has checkpoints, too
+    check_existing_results(path, study, use_of_existing(asked));
+    replace_existing(asked, *folder);
+    if (asked.resumes() && asked.head() == SavedHead::kept) finished = finished_summary(path, study, experiment_json);
   });
   const bool is_finished = broadcast_numbers(job, {finished ? 1.0 : 0.0}).front() != 0;
   return {std::move(study), preferred_ranks, is_finished, finished.value_or("")};

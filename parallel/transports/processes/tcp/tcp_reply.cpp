@@ -5,6 +5,7 @@
 #include <string>
 
 #include "framework/error.h"
+#include "parallel/transports/processes/launch.h"
 
 namespace heddle {
 
@@ -49,9 +50,9 @@ std::optional<TcpAssignment> receive_reply(const TcpSocket& socket, const std::s
                                            std::span<std::byte> hellos, std::chrono::milliseconds timeout) {
   const ReceivedReply reply =
       read_reply(socket, TcpSocket::Clock::now() + timeout, std::max<std::size_t>(hellos.size(), TcpReply::max_bytes));
-  if (reply.outcome == TcpSocket::Outcome::closed) fail<RankFailed>("{} disconnected during the rendezvous", leader);
+  if (reply.outcome == TcpSocket::Outcome::closed) fail<LeaderLost>("{} disconnected during the rendezvous", leader);
   if (reply.outcome == TcpSocket::Outcome::late)
-    fail<RankFailed>("{} did not answer within {} s", leader, std::chrono::duration<double>(timeout).count());
+    fail<LeaderLost>("{} did not answer within {} s", leader, std::chrono::duration<double>(timeout).count());
   const std::uint32_t bytes = reply.header.bytes;
   const bool is_text_possible = bytes <= TcpReply::max_bytes;
   std::string malformed = fmt::format("{} bytes of text", bytes);
