@@ -261,9 +261,9 @@ void make_folder(const std::filesystem::path& path) {
   if (!error) return;
   std::error_code ignored;
   if (std::filesystem::is_symlink(path, ignored) && !std::filesystem::exists(path, ignored))
-    fail<InputError>("{}: cannot be made a folder: it is a link to {}, which does not exist", path.string(),
+    fail<InputError>("{}: cannot be created as a folder: it is a link to {}, which does not exist", path.string(),
                      std::filesystem::read_symlink(path, ignored).string());
-  fail_to_write(path, error, "cannot be made a folder");
+  fail_to_write(path, error, "cannot be created as a folder");
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit) {

@@ -293,8 +293,8 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
   if (header_bytes > max_header && static_cast<std::uint32_t>(header_bytes) == begin_of_zip)
     fail<InputError>("{}: is a zip file, not a safetensors file; `heddle import` converts those of torch.save", name);
   if (header_bytes > max_header)
-    fail<InputError>("{}: is no safetensors file: it would have a header of {} bytes, and at most {} are allowed", name,
-                     header_bytes, max_header);
+    fail<InputError>("{}: is not a safetensors file: it would have a header of {} bytes, and at most {} are allowed",
+                     name, header_bytes, max_header);
   if (header_bytes > file_bytes - sizeof header_bytes)
     fail<InputError>("{}: the header's length is {}, only {} bytes follow", name, header_bytes,
                      file_bytes - sizeof header_bytes);

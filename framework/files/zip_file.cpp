@@ -154,7 +154,7 @@ ZipFile::ZipFile(const std::filesystem::path& path)
     const Directory directory = find_directory(file_);
     read_directory(directory.position, directory.bytes, directory.members);
   } catch (const InputError& error) {
-    fail<InputError>("{}: is no sound zip file: {}", path.string(), error.what());
+    fail<InputError>("{}: is not a valid zip file: {}", path.string(), error.what());
   }
 }
 

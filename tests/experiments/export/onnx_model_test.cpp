@@ -131,7 +131,7 @@ TEST_CASE("an export of a damaged or diverged checkpoint, or to a bad place, is 
   CHECK(error({"--format", "onnx", "--out", (folder / "small.json").string()}) ==
         "heddle: --out " + (folder / "small.json").string() + ": expected a file that ends in .onnx\n");
   CHECK(error({"--format", "safetensors", "--out", (folder / "small.json").string()}) ==
-        "heddle: " + (folder / "small.json").string() + ": cannot be made a folder: Not a directory\n");
+        "heddle: " + (folder / "small.json").string() + ": cannot be created as a folder: Not a directory\n");
   CHECK(error({"--format", "torch", "--out", out}).find("--format: torch not in {onnx,safetensors}") !=
         std::string::npos);
 

@@ -168,7 +168,7 @@ TEST_CASE("a file that is cut off or has another byte is refused, wherever that 
   CHECK(!std::filesystem::exists(folder / "cut.safetensors"));
   write_file_atomically(damaged, whole.substr(0, 4000));
   CHECK(import(damaged, out).err ==
-        fmt::format("heddle: {}: is no sound zip file: it has no directory: the file is cut "
+        fmt::format("heddle: {}: is not a valid zip file: it has no directory: the file is cut "
                     "off\n",
                     damaged.string()));
 }

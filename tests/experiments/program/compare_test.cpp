@@ -1,5 +1,6 @@
 // `heddle compare`: tables, a page, the keys that differ, and damaged results.
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -84,6 +85,19 @@ TEST_CASE("a set that is called like a column of the test images has a column of
   CHECK(accuracy["rank 1"] == evaluation["rank1"]);
   CHECK(accuracy["set \"rank 1\""] == evaluation["sets"][0]["accuracy"]);
   CHECK(accuracy["b"] == evaluation["sets"][1]["accuracy"]);
+}
+
+TEST_CASE("where one run has an object and another null, the keys of the object differ") {
+  const Scratch folder;
+  const std::string a = run_small(folder, "a", Json::parse(R"({"evaluation": null})"));
+  const std::string b = run_small(folder, "b", Json::parse(R"({"evaluation": {"flip": true}})"));
+  const Called called = call({"compare", a, b, "--json"});
+  REQUIRE(called.code == 0);
+  std::set<std::string> pointers;
+  const Json json = Json::parse(called.out);
+  for (const Json& difference : json["differences"]) pointers.insert(difference["pointer"]);
+  CHECK(pointers.contains("/evaluation/flip"));
+  CHECK_FALSE(pointers.contains("/evaluation"));
 }
 
 TEST_CASE("the page of a comparison is one file with figures for wide and narrow screens, and escapes names") {

@@ -39,7 +39,7 @@ TEST_CASE("a full disk is a DiskError, and what cannot be a place for files an I
   } catch (const DiskError&) {
     FAIL("not the disk's fault");
   } catch (const InputError& error) {
-    CHECK(error.what() == (scratch / "file").string() + ": cannot be made a folder: Not a directory");
+    CHECK(error.what() == (scratch / "file").string() + ": cannot be created as a folder: Not a directory");
   }
 }
 

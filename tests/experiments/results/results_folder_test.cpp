@@ -350,11 +350,11 @@ TEST_CASE("a results folder that cannot be made is an error that names it") {
   write_file_atomically(scratch / "file", "");
   const fs::path path = scratch / "file/results";
   CHECK(message_of<InputError>([&] { ResultsFolder folder(path, "{}", false); }) ==
-        path.string() + ": cannot be made a folder: Not a directory");
+        path.string() + ": cannot be created as a folder: Not a directory");
   fs::create_symlink(scratch / "nowhere", scratch / "link");
   CHECK(message_of<InputError>([&] { ResultsFolder folder(scratch / "link", "{}", false); }) ==
-        (scratch / "link").string() + ": cannot be made a folder: it is a link to " + (scratch / "nowhere").string() +
-            ", which does not exist");
+        (scratch / "link").string() + ": cannot be created as a folder: it is a link to " +
+            (scratch / "nowhere").string() + ", which does not exist");
 }
 
 TEST_CASE("different variants have different folders, all of them harmless names") {

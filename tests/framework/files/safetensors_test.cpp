@@ -187,7 +187,7 @@ TEST_CASE("safetensors: every malformed field is an error that names the fault")
   CHECK(complaint(scratch, "1234567") == "has 7 bytes, a safetensors file has at least 8");
   CHECK(complaint(scratch, std::string("\x03\0\0\0\0\0\0\0{}", 10)) == "the header's length is 3, only 2 bytes follow");
   CHECK(complaint(scratch, std::string(8, '\xFF')) ==
-        "is no safetensors file: it would have a header of 18446744073709551615 bytes, and at most 100000000 are "
+        "is not a safetensors file: it would have a header of 18446744073709551615 bytes, and at most 100000000 are "
         "allowed");
   CHECK(complaint(scratch, "PK\x03\x04zipped") ==
         "is a zip file, not a safetensors file; `heddle import` converts those of torch.save");

@@ -197,6 +197,10 @@ std::vector<Difference> differences(const std::vector<ComparedRun>& runs) {
     for (const auto& [pointer, value] : run.experiment) pointers.insert(pointer);
   std::vector<Difference> result;
   for (const std::string& pointer : pointers) {
+    // Where one run has null and another an object, the keys of the object say it.
+    if (const auto below = pointers.lower_bound(pointer + "/");
+        below != pointers.end() && below->starts_with(pointer + "/"))
+      continue;
     Difference difference{.pointer = pointer, .values = {}};
     for (const ComparedRun& run : runs) {
       const auto found = run.experiment.find(pointer);
