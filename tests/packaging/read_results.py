@@ -4,6 +4,7 @@ usage: read_results.py RESULTS
 """
 
 import json
+import os
 import pathlib
 import sys
 
@@ -71,6 +72,8 @@ for ending in ("npy", "csv"):
     faces = heddle.embeddings(folder / f"faces.{ending}")
     assert faces.index.tolist() == ["a/1.png", "b/2.png"] and list(faces.columns) == ["e0", "e1", "e2"]
     assert faces.loc["b/2.png"].tolist() == [3, 4, 5]
+(folder / "faces.txt").write_text("M\\xfcller/1\\\\2.png\nb/2.png\n")
+assert os.fsencode(heddle.embeddings(folder / "faces.npy").index[0]) == b"M\xfcller/1\\2.png"
 
 
 def error_of(call, *arguments):

@@ -184,8 +184,8 @@ std::string CheckpointFolder::load(Trainer& trainer, std::int64_t steps_done, Sa
   std::vector<StateTensor> wanted = trainer.backbone_state();
   if (head == SavedHead::kept)
     for (StateTensor& tensor : trainer.head_state()) wanted.push_back(std::move(tensor));
-  // Shapes would say less about a different head, and more about a different backbone; the name of a missing tensor,
-  // less.
+  // Shapes would say less about a different head, and more about a different backbone. The name of a missing tensor
+  // would say less about both.
   const bool has_all = std::all_of(wanted.begin(), wanted.end(),
                                    [&](const StateTensor& tensor) { return files.find(tensor.name).has_value(); });
   if (head == SavedHead::grown || !has_all || comparison.has_same_backbone()) comparison.expect_experiment(head);
