@@ -17,6 +17,15 @@ namespace heddle {
 
 namespace {
 
+/// The experiment without what is about its ranks and their memory.
+Experiment on_one_rank(Experiment experiment) {
+  experiment.mesh = {};
+  experiment.ranks = {};
+  experiment.memory_budget = 0;
+  for (std::size_t set = 0; set < experiment.heads(); ++set) experiment.head_of(set).split.clear();
+  return experiment;
+}
+
 /// A schedule of more micro-batches than so many for each rank repeats itself: time and memory grow evenly.
 constexpr std::int64_t max_rounds = 8;
 
@@ -64,12 +73,9 @@ LayoutFigures LayoutPlanner::plan(const Experiment& experiment) {
 }
 
 LayoutFigures LayoutPlanner::plan_serially(Experiment experiment) {
-  experiment.mesh = {};
+  experiment = on_one_rank(std::move(experiment));
   experiment.pipeline = {};
-  experiment.ranks = {};
-  experiment.memory_budget = 0;
   experiment.model.placements.clear();
-  for (std::size_t set = 0; set < experiment.heads(); ++set) experiment.head_of(set).split.clear();
   // Two samples of each set are enough for batch norms of vectors.
   experiment.train.batch = 2 * experiment.shares().period();
   experiment.train.micro_batches = 1;
@@ -225,11 +231,7 @@ LayoutFigures LayoutEstimator::figures_of(const Experiment& experiment, const Pl
 }
 
 double min_step_seconds(const Experiment& experiment, int ranks) {
-  Experiment serial = experiment;
-  serial.mesh = {};
-  serial.memory_budget = 0;
-  serial.ranks = {};
-  for (std::size_t set = 0; set < serial.heads(); ++set) serial.head_of(set).split.clear();
+  Experiment serial = on_one_rank(experiment);
   serial.train.micro_batches = 1;  // all samples of the batch, and no more
   const ModelSpec model = model_of(serial, image_shape(serial.data));
   const PlannerOptions options = planner_options(serial, model, mesh_of(serial));

@@ -23,8 +23,9 @@ void put_first(std::vector<T>& values, const T& value) {
 }  // namespace
 
 std::optional<std::int64_t> LayoutSpace::fixed_norm_groups() const {
-  if (model_.norm_groups(1, 1) == 0 || allowed_.contains(AllowedChange::norm_groups)) return {};
-  return model_.norm_groups(written_.mesh.dp, written_.micro_batches);
+  const std::int64_t groups = model_.norm_groups(written_.mesh.dp, written_.micro_batches);
+  if (groups == 0 || allowed_.contains(AllowedChange::norm_groups)) return {};
+  return groups;
 }
 
 std::vector<std::int64_t> LayoutSpace::micro_batches_of(const MeshConfig& mesh) const {

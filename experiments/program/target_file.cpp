@@ -1,5 +1,6 @@
 #include "experiments/program/target_file.h"
 
+#include <string>
 #include <system_error>
 
 #include "framework/error.h"
@@ -16,6 +17,15 @@ void check_target(const fs::path& target, bool replace) {
   if (fs::exists(target, unknown) && !fs::is_regular_file(target, unknown))
     fail<InputError>("{}: cannot be written: it is not a regular file", target.string());
   if (!replace) fail<InputError>("{}: exists already; --force replaces it", target.string());
+}
+
+void check_ending(const char* option, const fs::path& path, std::initializer_list<const char*> endings) {
+  std::string expected;
+  for (const char* const ending : endings) {
+    if (path.empty() || path.extension() == ending) return;
+    expected += (expected.empty() ? "" : " or ") + std::string(ending);
+  }
+  fail<InputError>("{} {}: expected a file that ends in {}", option, path.string(), expected);
 }
 
 void check_beside(const fs::path& target, const fs::path& beside) {

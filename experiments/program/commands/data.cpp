@@ -6,6 +6,7 @@
 #include "experiments/program/data/overview.h"
 #include "experiments/program/data/pack.h"
 #include "experiments/program/data/stored_images.h"
+#include "experiments/program/target_file.h"
 #include "experiments/results/progress.h"
 #include "framework/description/text.h"
 #include "framework/error.h"
@@ -70,8 +71,7 @@ void run_pack(const PackCommand& command, const Console& console) {
 }
 
 void run_show(const DataCommand& command, const Console& console) {
-  if (!command.sheet.empty() && command.sheet.extension() != ".png")
-    fail<InputError>("--sheet {}: expected a file that ends in .png", command.sheet.string());
+  check_ending("--sheet", command.sheet, {".png"});
   const StoredData data = open_with_notes(command.input, console);
   Progress progress(console.err, console.terminal);
   std::vector<SplitOverview> splits;

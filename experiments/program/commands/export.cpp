@@ -29,8 +29,7 @@ void check_options(const ExportCommand& command) {
                      command.onnx.takes_pixels ? "--preprocessing" : "--normalize");
   if (command.format == "onnx" && std::filesystem::is_directory(command.out))
     fail<InputError>("{}: is a folder: expected a file, such as model.onnx", command.out.string());
-  if (command.format == "onnx" && command.out.extension() != ".onnx")
-    fail<InputError>("--out {}: expected a file that ends in .onnx", command.out.string());
+  if (command.format == "onnx") check_ending("--out", command.out, {".onnx"});
   if (command.format == "safetensors") check_beside(command.out / "model.safetensors", command.out / "config.json");
 }
 

@@ -35,7 +35,10 @@ void restart_unprepared_study(const RunOptions& options, Job& job, std::ostream&
     return;
   }
   const Experiment& experiment = study.variants.front().root;
-  restart_unprepared(job, experiment.elastic, ranks_of(experiment), options.results(study), all, why);
+  restart_unprepared(job, experiment.elastic, ranks_of(experiment), options.results(study), all, why,
+                     options.replace     ? "--force"
+                     : options.resumes() ? "--resume"
+                                         : "");
 }
 
 Job* join_restarted_study(const RunOptions& options, const CommandCall& call) {

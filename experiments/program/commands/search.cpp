@@ -57,15 +57,6 @@ std::optional<double> given_threshold(const SearchCommand& command) {
   return value;
 }
 
-void check_ending(const char* option, const std::filesystem::path& path, std::initializer_list<const char*> endings) {
-  std::string expected;
-  for (const char* const ending : endings) {
-    if (path.empty() || path.extension() == ending) return;
-    expected += (expected.empty() ? "" : " or ") + std::string(ending);
-  }
-  fail<InputError>("{} {}: expected a file that ends in {}", option, path.string(), expected);
-}
-
 /// The experiment that the checkpoint was evaluated in, which --set cannot change.
 Experiment evaluated_experiment(const FoundCheckpoint& checkpoint) {
   const Study<Experiment> study =

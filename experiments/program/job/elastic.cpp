@@ -56,16 +56,11 @@ std::vector<MeshConfig> meshes_of(const Experiment& experiment) {
   return meshes;
 }
 
-std::vector<std::string> arguments_of_process() {
+/// The arguments of this process, as those of one that continues.
+std::vector<std::string> arguments_to_continue() {
   std::ifstream line("/proc/self/cmdline");
   std::vector<std::string> arguments;
   for (std::string argument; std::getline(line, argument, '\0');) arguments.push_back(argument);
-  return arguments;
-}
-
-/// The arguments of this process, as those of one that continues.
-std::vector<std::string> arguments_to_continue() {
-  std::vector<std::string> arguments = arguments_of_process();
   std::erase_if(arguments, [](const std::string& argument) {
     return argument.starts_with("--force") || argument.starts_with("--resume");
   });
@@ -292,16 +287,13 @@ void check_goes_on(const std::filesystem::path& results) {
 }
 
 void restart_unprepared(Job& job, const ElasticConfig& config, int preferred_ranks,
-                        const std::filesystem::path& results, std::ostream& all, const std::string& why) {
+                        const std::filesystem::path& results, std::ostream& all, const std::string& why,
+                        const char* asked) {
   if (!can_go_on(job, config, job.size(), all)) return;
   const Interruption none;
   const auto assignment = regroup_job(job, config, preferred_ranks, results, none, all, why);
   if (!assignment) return;
-  std::string asked;
-  for (const std::string& argument : arguments_of_process())
-    for (const char* const option : {"--force", "--resume"})
-      if (argument.starts_with(option)) asked = option;
-  ::setenv(first_start_variable, asked.c_str(), 0);  // that of the first start, also if this is not the first restart
+  ::setenv(first_start_variable, asked, 0);  // that of the first start, also if this is not the first restart
   restart_as(assignment->first, assignment->second);
 }
 

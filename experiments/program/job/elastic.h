@@ -34,8 +34,8 @@ int choose_mesh(Study<Experiment>& study, int processes);
 /// InputError unless the processes of this job can restart it: they are connected by sockets.
 void check_can_restart(const Job* job);
 
-/// Of a job that restarts before it has prepared its results folder: what the user has asked of the first start,
-/// "--force", "--resume" or ""; nothing for other jobs.
+/// The option that says what the first start was to do with an earlier run's results: "--force", "--resume", or "" if
+/// neither was given. Nothing unless the job has restarted before its results folder was ready.
 std::optional<std::string> first_start_of_environment();
 
 /// Remembers which summary an earlier run has left in the results folder. To be called at the first start of a job.
@@ -66,8 +66,10 @@ Job* join_restarted(const std::filesystem::path& results, std::chrono::duration<
 void forget_leader(const std::filesystem::path& results);
 
 /// Restarts the job as `run_or_restart` does, after a failure that preceded the variant. Returns if it cannot restart.
+/// `asked`: as in `first_start_of_environment`, if this is the first start.
 void restart_unprepared(Job& job, const ElasticConfig& config, int preferred_ranks,
-                        const std::filesystem::path& results, std::ostream& all, const std::string& why);
+                        const std::filesystem::path& results, std::ostream& all, const std::string& why,
+                        const char* asked);
 
 /// Returns what `run` does, unless processes with one of its `ranks` end meanwhile. Then the others restart the job, as
 /// often as elastic.restarts allows, with up to `preferred_ranks` processes if lost ones come back, and this process

@@ -77,13 +77,12 @@ void check_existing_results(const fs::path& results, const Study<Experiment>& st
           "with "
           "--out",
           results.string(), *name, use == ExistingResults::kept ? "" : " in place of --resume");
-  const std::vector<FoundCheckpoint> best = best_checkpoints_of_results(results);
-  if (earlier.empty() && !best.empty() && (use == ExistingResults::kept || use == ExistingResults::resumed))
-    fail<InputError>(
-        "{}: holds the best checkpoint of an earlier run ({}), and none that can be resumed: choose another folder "
-        "with "
-        "--out, or begin again and lose it with --force",
-        results.string(), name_in(results, best.front()));
+  if (earlier.empty() && (use == ExistingResults::kept || use == ExistingResults::resumed))
+    if (const std::vector<FoundCheckpoint> best = best_checkpoints_of_results(results); !best.empty())
+      fail<InputError>(
+          "{}: holds the best checkpoint of an earlier run ({}), and none that can be resumed: choose another folder "
+          "with --out, or begin again and lose it with --force",
+          results.string(), name_in(results, best.front()));
   if (use == ExistingResults::resumed && earlier.empty())
     fail<InputError>("{}: there is no checkpoint to resume from: leave --resume out, or use --resume=auto",
                      results.string());

@@ -224,9 +224,7 @@ TEST_CASE("evaluations during training change no loss, are recorded at their ste
   // One that cannot be read does not keep the run from being resumed.
   std::filesystem::remove(folder / "checkpoint/best/step-000001/rank-0.safetensors");
   experiment.train.steps = 2;
-  Steps resumed;
-  const VariantResult last =
-      run_variant(experiment, "base", {.checkpoints = folder / "checkpoint", .resume = true, .observer = &resumed});
+  const VariantResult last = run_variant(experiment, "base", {.checkpoints = folder / "checkpoint", .resume = true});
   CHECK(last.status == VariantResult::Status::ok);
   CHECK(last.evaluation->best->steps == 2);
 }
