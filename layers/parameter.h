@@ -39,6 +39,8 @@ struct StateTensor {
   std::string name;  // the same on every rank and in every layout
   Tensor value;
   ParameterPart part;  // what this rank holds of the whole
+  /// Each step of the training writes all elements, and into the storage's `next` where it has one.
+  bool is_rewritten = false;
 };
 
 /// The arguments with which a layer is built. `next_stream` gives each parameter its own random stream, in model order.

@@ -136,8 +136,8 @@ static void describe(Describer& d, TrainConfig& c) {
   d.field("save_every", c.save_every, between(0, 1e12), "steps between checkpoints; 0: one at the end");
   d.field("keep", c.keep, between(1, 1e6), "the newest checkpoints that stay; older ones are removed");
   d.field("async_save", c.async_save,
-          "a checkpoint is copied into the host's memory and written from there while the training goes on; needs as "
-          "much memory of the host as the rank saves");
+          "a checkpoint is kept in the host's memory and written from there while the training goes on; needs as much "
+          "memory of the host as the rank saves");
   d.field("check_replicas", c.check_replicas, between(0, 1e12),
           "steps between comparisons, by checksum, of weights and optimizer state that several ranks hold; a "
           "difference, such as a flipped bit, ends the run before it is saved; 0: no comparisons");

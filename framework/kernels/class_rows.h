@@ -43,6 +43,7 @@ struct ClassStep {
   std::int64_t first_element = 0;  // the global element that the table begins with
   std::int64_t row_stride = 0;     // from a row to the next in global elements; 0: rows follow each other
   std::int64_t taken = 0;          // what the stepped rows' `taken` becomes, where there is one
+  ClassTable* target = nullptr;    // a table alike, where the stepped rows are written; null: in their place
 };
 
 /// How the rows of a new table are drawn.
@@ -66,6 +67,8 @@ class ClassRowKernels {
   /// (undefined) U itself; without U zero.
   virtual void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
                     const Tensor& products, const ClassStep& step) const = 0;
+  /// Whether `step` takes a target (ClassStep): that of cpu does.
+  virtual bool can_step_into_target() const = 0;
   /// The selected rows take the steps that they have deferred, from their `taken` on. f64 weights and momentum, or f32
   /// ones; products and their application in f64, rounded once.
   virtual void catch_up(ClassTable& table, const ClassSelection& selection, const DeferredSteps& steps) const = 0;
@@ -88,6 +91,7 @@ class ClassRowKernelsOn final : public ClassRowKernels {
             Tensor& inverse_norm) const override;
   void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
             const Tensor& products, const ClassStep& step) const override;
+  bool can_step_into_target() const override;
   void catch_up(ClassTable& table, const ClassSelection& selection, const DeferredSteps& steps) const override;
   void add_squared_gradient(const Tensor& rows, const Tensor& inverse_norm, const Tensor& products, double bound,
                             Tensor& result) const override;

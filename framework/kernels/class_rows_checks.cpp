@@ -10,6 +10,21 @@ void check(const ClassSelection& selection, const Tensor& weight) {
     fail("class rows: expected rows of {}, got {} from {} on", rows, selection.size, selection.begin);
 }
 
+namespace {
+
+void check_alike(const ClassTable& table, const ClassTable& target) {
+  const auto check = [](const Tensor& x, const Tensor& y) {
+    if (x.defined() != y.defined() || (x.defined() && (x.shape() != y.shape() || x.dtype() != y.dtype())))
+      fail("class rows: {} cannot be stepped into {}", to_string(x), to_string(y));
+  };
+  check(table.weight, target.weight);
+  check(table.scale, target.scale);
+  check(table.momentum, target.momentum);
+  check(table.square, target.square);
+}
+
+}  // namespace
+
 void check(const ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& products,
            const ClassStep& step) {
   const Tensor& weight = table.weight;
@@ -27,6 +42,7 @@ void check(const ClassTable& table, const ClassSelection& selection, const Tenso
     if (x.shape() != selected || x.dtype() != type)
       fail("class rows: expected {}, got {}", to_string(type, selected), to_string(x));
   };
+  if (step.target != nullptr) check_alike(table, *step.target);
   expect(rows, rows.dtype() == DType::bf16 || rows.dtype() == DType::f16 ? weight.dtype() : compute);
   if (products.defined()) expect(products, compute);
 }

@@ -14,6 +14,15 @@ Storage::Storage(Device& device, std::int64_t bytes) : device_(device), bytes_(b
   data_ = charged([&] { return device_.backend().allocate(bytes_); });
 }
 
+Storage::Storage(Device& device, std::int64_t bytes, Uncharged /*uncharged*/)
+    : device_(device), bytes_(bytes), category_(device.category()), is_charged_(false) {
+  data_ = device_.backend().allocate(bytes_);
+}
+
+std::shared_ptr<Storage> Storage::uncharged_like(const Storage& other) {
+  return std::shared_ptr<Storage>(new Storage(other.device_, other.bytes_, Uncharged{}));
+}
+
 template <class Allocate>
 void* Storage::charged(const Allocate& allocate) {
   device_.meter().charge(category_, bytes_);
@@ -52,9 +61,20 @@ void Storage::release() {
 void* Storage::give_up() {
   if (is_released_) fail("tensor: its {} bytes are already released", bytes_);
   is_released_ = true;
-  device_.meter().release(category_, bytes_);
+  if (is_charged_) device_.meter().release(category_, bytes_);
   derived_.clear();
   return std::exchange(data_, nullptr);
+}
+
+void Storage::set_next(std::shared_ptr<Storage> next) {
+  if (next && (next->is_released_ || is_released_ || next->bytes_ != bytes_ || &next->device_ != &device_))
+    fail("tensor: {} bytes cannot be changed into {}", bytes_, next->bytes_);
+  next_ = std::move(next);
+}
+
+void Storage::move_to_next() {
+  if (next_) std::swap(data_, next_->data_);
+  next_.reset();
 }
 
 void Storage::offload(std::span<std::byte> host) {

@@ -22,6 +22,8 @@ class Tensor;
 class Storage {
  public:
   Storage(Device& device, std::int64_t bytes);
+  /// As many bytes on the same device, which count in no category of the meter.
+  static std::shared_ptr<Storage> uncharged_like(const Storage& other);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -49,6 +51,13 @@ class Storage {
   std::uint64_t version() const { return version_; }
   void changed() { ++version_; }
 
+  /// Another storage, to which the next change of the elements writes all of them while the present ones are still
+  /// read. Null: they are changed in their place.
+  const std::shared_ptr<Storage>& next() const { return next_; }
+  void set_next(std::shared_ptr<Storage> next);
+  /// After such a change: exchanges the bytes of the two storages, and forgets the other one. Without one, nothing.
+  void move_to_next();
+
   /// Data that framework/tensors/derived.h caches with these elements.
   struct Derived {
     std::uint64_t key;
@@ -58,6 +67,8 @@ class Storage {
   std::vector<Derived>& derived() { return derived_; }
 
  private:
+  struct Uncharged {};
+  Storage(Device& device, std::int64_t bytes, Uncharged uncharged);
   /// The result of `allocate`, whose bytes are charged.
   template <class Allocate>
   void* charged(const Allocate& allocate);
@@ -68,8 +79,10 @@ class Storage {
   std::int64_t bytes_;
   Category category_;
   void* data_;
+  bool is_charged_ = true;
   bool is_released_ = false;
   std::uint64_t version_ = 0;
+  std::shared_ptr<Storage> next_;
   std::vector<Derived> derived_;
 };
 

@@ -9,6 +9,12 @@ namespace heddle {
 
 namespace {
 
+/// Where the next change of a tensor's elements is written: in their place, if its storage has no other one.
+Tensor target_of(const Tensor& x) {
+  if (!x.defined() || !x.storage()->next()) return x;
+  return Tensor::view(x.storage()->next(), x.byte_offset(), x.shape(), x.dtype());
+}
+
 ClassInitial initial_of(const HeadConfig& config) {
   const auto kind = config.init == HeadInit::unit ? ClassInitial::Kind::unit : ClassInitial::Kind::normal;
   return {.kind = kind, .deviation = config.initial_deviation};
@@ -125,7 +131,23 @@ std::vector<StateTensor> ClassState::state() {
     vector.box = {rows.part.box[0]};
     all.push_back({rows.name + ".scale", table.scale, vector});
   });
+  for (StateTensor& state : all) state.is_rewritten = rewrites_all_rows();
   return all;
+}
+
+bool ClassState::rewrites_all_rows() const {
+  return !config_.samples() && device_.backend().class_rows().can_step_into_target();
+}
+
+void ClassState::step_rows(Rows& rows, const ClassSelection& selection, const Tensor& values,
+                           const Tensor& inverse_norm, const Tensor& products, const ClassStep& step) const {
+  ClassTable target{.weight = target_of(rows.table.weight),
+                    .scale = target_of(rows.table.scale),
+                    .momentum = target_of(rows.table.momentum),
+                    .square = target_of(rows.table.square)};
+  ClassStep into = step;
+  if (target.weight.storage() != rows.table.weight.storage()) into.target = &target;
+  device_.backend().class_rows().step(rows.table, selection, values, inverse_norm, products, into);
 }
 
 ClassStep ClassState::class_step(const Rows& rows, const HeadUpdate& update) const {
@@ -147,11 +169,9 @@ Tensor ClassState::biases_of(const ClassTile& tile) const {
 }
 
 void ClassState::step(const ClassTile& tile, const ClassGradient& gradient, const HeadUpdate& update) {
-  const ClassRowKernels& kernels = device_.backend().class_rows();
-  kernels.step(weights_.table, tile.selection, tile.rows, tile.inverse_norm, gradient.weight,
-               class_step(weights_, update));
+  step_rows(weights_, tile.selection, tile.rows, tile.inverse_norm, gradient.weight, class_step(weights_, update));
   if (gradient.bias.defined())
-    kernels.step(biases_.table, tile.selection, biases_of(tile), Tensor(), gradient.bias, class_step(biases_, update));
+    step_rows(biases_, tile.selection, biases_of(tile), Tensor(), gradient.bias, class_step(biases_, update));
 }
 
 void ClassState::add_gradient(const ClassTile& tile, const ClassGradient& gradient) {
@@ -174,8 +194,7 @@ void ClassState::step_all(const HeadUpdate& update, std::int64_t tile_size) {
     const ClassStep step = class_step(rows, update);
     const ClassTiles all(rows.table, dtype_, dtype_, false, tile_size);
     all.for_each([&](const ClassTile& tile) {
-      device_.backend().class_rows().step(rows.table, tile.selection, tile.rows, Tensor(),
-                                          rows.gradient.rows(tile.begin, tile.end()), step);
+      step_rows(rows, tile.selection, tile.rows, Tensor(), rows.gradient.rows(tile.begin, tile.end()), step);
     });
     rows.gradient.fill(0);
   });
@@ -197,14 +216,14 @@ void ClassState::step_unsampled(const ClassSample& sample, const HeadUpdate& upd
     const ClassStep step = class_step(rows, update);
     ClassTiles rest(rows.table, dtype_, dtype_, false, tile_size);
     rest.select(index);
-    rest.for_each([&](const ClassTile& tile) {
-      device_.backend().class_rows().step(rows.table, tile.selection, tile.rows, Tensor(), Tensor(), step);
-    });
+    rest.for_each([&](const ClassTile& tile) { step_rows(rows, tile.selection, tile.rows, Tensor(), Tensor(), step); });
   });
 }
 
 void ClassState::end_step(const HeadUpdate& update) {
   for_each_table([&](Rows& rows) {
+    for (const Tensor& x : {rows.table.weight, rows.table.scale, rows.table.momentum, rows.table.square})
+      if (x.defined()) x.storage()->move_to_next();
     rows.table.weight.storage()->changed();
     if (!rows.deferred) return;
     const auto step = std::get<SgdStep>(class_step(rows, update).update);

@@ -81,6 +81,11 @@ class ClassState {
   void make_state(Rows& rows, const std::optional<DType>& momentum);
   void for_each_table(const std::function<void(Rows&)>& body);
   ClassStep class_step(const Rows& rows, const HeadUpdate& update) const;
+  /// Whether every step writes all rows, and can write them elsewhere (Storage::next).
+  bool rewrites_all_rows() const;
+  /// Steps some rows of a table, with the arguments of ClassRowKernels::step.
+  void step_rows(Rows& rows, const ClassSelection& selection, const Tensor& values, const Tensor& inverse_norm,
+                 const Tensor& products, const ClassStep& step) const;
   /// The biases of a tile.
   Tensor biases_of(const ClassTile& tile) const;
 

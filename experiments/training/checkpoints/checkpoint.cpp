@@ -168,7 +168,7 @@ CheckpointPart CheckpointFolder::part(Trainer& trainer, std::int64_t steps_done,
 
 void CheckpointFolder::save(Trainer& trainer, std::int64_t steps_done) const {
   CheckpointWriter writer(trainer.rank());
-  writer.start(part(trainer, steps_done), false);
+  writer.start(part(trainer, steps_done), {});
   if (const auto written = writer.finish(); written->failure) raise(*written->failure);
 }
 

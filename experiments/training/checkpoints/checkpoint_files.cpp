@@ -176,7 +176,8 @@ void write_rank_file(const std::filesystem::path& folder, int rank, const RankFi
   write_file_atomically(checksum_file(folder, rank), checksum_text(writer.checksum()));
 }
 
-void write_tensors(SafetensorsWriter& writer, const std::vector<StateTensor>& tensors) {
+void read_in_pieces(const std::vector<StateTensor>& tensors,
+                    const std::function<void(const StateTensor&, std::span<const std::byte>)>& use) {
   std::vector<std::byte> buffer;
   for (const StateTensor& tensor : tensors) {
     const Tensor flat = tensor.value.reshape({tensor.value.numel()});
@@ -184,7 +185,7 @@ void write_tensors(SafetensorsWriter& writer, const std::vector<StateTensor>& te
       const Tensor piece = flat.rows(begin, begin + count);
       buffer.resize(static_cast<std::size_t>(piece.bytes()));
       piece.to_host_bytes(piece.dtype(), buffer);
-      writer.write(buffer);
+      use(tensor, buffer);
     });
   }
 }

@@ -32,8 +32,9 @@ RankFileHeader header_of(const std::vector<StateTensor>& tensors, SafetensorsMet
 /// one tensor after the other.
 void write_rank_file(const std::filesystem::path& folder, int rank, const RankFileHeader& header,
                      const std::function<void(SafetensorsWriter&)>& write_elements);
-/// Writes the elements of tensors through a host buffer of a few MiB.
-void write_tensors(SafetensorsWriter& writer, const std::vector<StateTensor>& tensors);
+/// Calls use(tensor, bytes) with the elements of tensors, in pieces of a few MiB in a host buffer.
+void read_in_pieces(const std::vector<StateTensor>& tensors,
+                    const std::function<void(const StateTensor&, std::span<const std::byte>)>& use);
 
 class CheckpointFiles {
  public:

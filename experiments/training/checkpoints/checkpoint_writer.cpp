@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "experiments/training/checkpoints/find_checkpoint.h"
+#include "framework/tensors/host_elements.h"
 
 namespace heddle {
 
@@ -42,15 +43,20 @@ Failure broadcast_failure(Rank& rank, const std::optional<Failure>& own, int roo
 
 CheckpointWriter::~CheckpointWriter() {
   is_given_up_ = true;
+  pace_.hurry();
   if (work_.valid()) work_.wait();
 }
 
-void CheckpointWriter::start(CheckpointPart part, bool in_background) {
+void CheckpointWriter::start(CheckpointPart part, std::optional<Pace::Seconds> available) {
   folder_ = std::move(part.folder);
   steps_done_ = part.steps_done;
+  pace_.begin(available.value_or(Pace::Seconds(0)));
   keep_ = part.keep;
   phase_ = Phase::files;
-  in_background_ = in_background && copy_.take(part.tensors);
+  // What stays in its memory comes first: there the data of the file begin on a page, as that memory does.
+  std::stable_partition(part.tensors.begin(), part.tensors.end(),
+                        [](const StateTensor& tensor) { return tensor.is_rewritten; });
+  in_background_ = available && copy_.take(part.tensors);
   std::exception_ptr error;
   try {
     partial_ = std::make_unique<PartialFolder>(folder_ / step_name(steps_done_), rank_.index == 0);
@@ -64,18 +70,35 @@ void CheckpointWriter::start(CheckpointPart part, bool in_background) {
     partial_->write([&](const std::filesystem::path& folder) {
       if (rank_.index == 0) names.write(folder);
       write_rank_file(folder, rank_.index, header, [&](SafetensorsWriter& writer) {
-        in_background_ ? write_copy(writer) : write_tensors(writer, tensors);
+        if (in_background_) return write_copy(writer, header.entries);
+        read_in_pieces(tensors, [&](const StateTensor& tensor, std::span<const std::byte> piece) {
+          write_piece(writer, tensor.name, tensor.value.dtype(), piece);
+        });
       });
     });
   });
 }
 
-void CheckpointWriter::write_copy(SafetensorsWriter& writer) const {
-  for (std::span<const std::byte> rest = copy_.bytes(); !rest.empty() && !is_given_up_;) {
-    const std::size_t size = std::min(rest.size(), max_piece);
-    writer.write(rest.first(size));
-    rest = rest.subspan(size);
-  }
+void CheckpointWriter::write_copy(SafetensorsWriter& writer, const std::vector<SafetensorsEntry>& tensors) {
+  double done = 0;
+  double all = 0;
+  for (const std::span<const std::byte> elements : copy_.elements()) all += static_cast<double>(elements.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    for (std::span<const std::byte> rest = copy_.elements()[i]; !rest.empty() && !is_given_up_;) {
+      const std::span<const std::byte> piece = rest.first(std::min(rest.size(), max_piece));
+      write_piece(writer, tensors[i].name, tensors[i].dtype, piece);
+      rest = rest.subspan(piece.size());
+      done += static_cast<double>(piece.size());
+      if (piece.size() == max_piece) pace_.rest(done / all);
+    }
+}
+
+void CheckpointWriter::write_piece(SafetensorsWriter& writer, const std::string& name, DType dtype,
+                                   std::span<const std::byte> piece) const {
+  if (first_not_finite(piece, dtype))
+    fail<RankFailed>("step {}: {} is not finite on rank {}: the training has diverged", steps_done_ - 1, name,
+                     rank_.index);
+  writer.write(piece);
 }
 
 void CheckpointWriter::run(std::function<void()> work) {
@@ -85,7 +108,7 @@ void CheckpointWriter::run(std::function<void()> work) {
       work_ = std::async(std::launch::async, work).share();
       return;
     } catch (const std::system_error&) {
-      // The system has no more threads: this one writes.
+      pace_.hurry();  // the system has no more threads: this one writes
     }
   }
   std::packaged_task<void()> task(std::move(work));
@@ -95,6 +118,7 @@ void CheckpointWriter::run(std::function<void()> work) {
 
 std::optional<CheckpointWriter::Written> CheckpointWriter::finish() {
   std::optional<Written> written;
+  pace_.hurry();
   while (is_writing() && !written) written = advance(true);
   return written;
 }
@@ -115,6 +139,7 @@ std::optional<CheckpointWriter::Written> CheckpointWriter::advance(bool waits) {
   }
   const int largest = rank_.world.max_over_ranks(state);
   if (largest == writing) return {};
+  if (phase_ == Phase::files) copy_.release();
   if (largest == done && phase_ == Phase::files) {
     phase_ = Phase::name;
     run([this] {

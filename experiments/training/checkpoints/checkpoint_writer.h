@@ -1,5 +1,5 @@
-// Writes checkpoints while the training goes on: at the end of a step each rank copies its state into the host's
-// memory, and a thread of its own writes the copy.
+// Writes checkpoints while the training goes on: at the end of a step each rank keeps a copy of its state in the host's
+// memory, and a thread of its own checks and writes the copy, slowly enough that steps take no longer.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,8 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "experiments/training/checkpoints/checkpoint_files.h"
@@ -46,11 +48,12 @@ class CheckpointWriter {
     std::optional<Failure> failure;
   };
 
-  /// Makes the first copy of such tensors take no longer than later ones.
-  void prepare(const std::vector<StateTensor>& tensors) { copy_.prepare(tensors); }
+  /// Makes the first copy of such tensors take no longer than later ones, within the time that there is.
+  void prepare(const std::vector<StateTensor>& tensors, Pace::Seconds available) { copy_.prepare(tensors, available); }
   /// A collective call, while nothing is being written. In the background, it returns once the state is copied; where
-  /// the host has no memory for the copy, and otherwise, once this rank has written.
-  void start(CheckpointPart part, bool in_background);
+  /// the host has no memory for the copy, and otherwise, once this rank has written. An element that is not finite
+  /// fails as RankFailed. `available`: the time that the writing may take in the background; nothing: not there.
+  void start(CheckpointPart part, std::optional<Pace::Seconds> available);
   bool is_writing() const { return phase_.has_value(); }
   /// A collective call, which does not wait for the disk. Returns nothing while a rank is still writing, or if none
   /// was.
@@ -58,7 +61,7 @@ class CheckpointWriter {
   /// A collective call, which waits until the checkpoint is whole or lost.
   std::optional<Written> finish();
   /// The size of the copy in the host's memory.
-  std::int64_t copy_bytes() const { return static_cast<std::int64_t>(copy_.capacity()); }
+  std::int64_t copy_bytes() const { return copy_.capacity(); }
 
  private:
   enum class Phase { files, name };  // the ranks write their files; rank 0 gives the folder its name
@@ -68,11 +71,15 @@ class CheckpointWriter {
   std::optional<Written> advance(bool waits);
   /// Begins this rank's work of a phase, in a thread of its own if the checkpoint is written in the background.
   void run(std::function<void()> work);
-  /// Writes the copy of the state piece by piece, until it is given up.
-  void write_copy(SafetensorsWriter& writer) const;
+  /// Writes the copy of these tensors' elements piece by piece, until it is given up.
+  void write_copy(SafetensorsWriter& writer, const std::vector<SafetensorsEntry>& tensors);
+  /// Writes some elements of a tensor. RankFailed if one is not finite.
+  void write_piece(SafetensorsWriter& writer, const std::string& name, DType dtype,
+                   std::span<const std::byte> piece) const;
 
   Rank& rank_;
   HostCopy copy_;
+  Pace pace_;
   std::optional<Phase> phase_;              // while a checkpoint is being written
   std::unique_ptr<PartialFolder> partial_;  // null if it cannot be made
   std::filesystem::path folder_;

@@ -1,12 +1,15 @@
-// A copy of tensors in the host's memory, from which a thread can write while the tensors change.
+// The elements of tensors as they are now, in the host's memory, from which a thread can write while the tensors
+// change.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "experiments/training/checkpoints/pace.h"
 #include "framework/tensors/device.h"
 #include "layers/parameter.h"
 
@@ -15,7 +18,9 @@ namespace heddle {
 /// The size of a copy of these tensors.
 std::int64_t bytes_to_copy(const std::vector<StateTensor>& tensors);
 
-/// The memory is kept for the next copy. It counts in no category of the device's meter.
+/// Tensors are copied, except for those that every step rewrites (StateTensor::is_rewritten): these stay where they
+/// are, and their next step is written to other memory, which they keep. All memory is kept for the next copy. It
+/// counts in no category of the device's meter.
 class HostCopy {
  public:
   explicit HostCopy(Device& device) : device_(device) {}
@@ -24,24 +29,36 @@ class HostCopy {
   HostCopy& operator=(const HostCopy&) = delete;
 
   /// Reserves memory for a copy of these tensors, unless there has been one. A thread writes to it for the first time,
-  /// which takes longer than later copies do.
-  void prepare(const std::vector<StateTensor>& tensors);
-  /// Replaces the copy by one of these tensors' elements, one tensor after the other. Returns false if the host has no
-  /// memory for them.
+  /// which takes longer than later copies do, and for which there is this much time.
+  void prepare(const std::vector<StateTensor>& tensors, Pace::Seconds available);
+  /// Replaces the copy by one of these tensors. Returns false if the host has no memory for it.
   bool take(const std::vector<StateTensor>& tensors);
-  std::span<const std::byte> bytes() const { return {memory_, used_}; }
-  /// The size of the memory.
-  std::size_t capacity() const { return capacity_; }
+  /// The elements of each tensor of `take`, until `release`.
+  const std::vector<std::span<const std::byte>>& elements() const { return elements_; }
+  /// The copy is no longer read: tensors that have not changed since then may change in their place.
+  void release();
+  /// The size of all memory.
+  std::int64_t capacity() const;
 
  private:
-  bool reserve(std::size_t bytes);
+  /// The memory that a tensor's next step is written to, or that was written before.
+  struct Spare {
+    std::shared_ptr<Storage> of;
+    std::shared_ptr<Storage> storage;
+  };
+
+  bool reserve(const std::vector<StateTensor>& tensors);
+  /// Null if the tensor is to be copied.
+  const Spare* spare_of(const StateTensor& tensor) const;
   void wait_until_prepared();
   void free();
 
   Device& device_;
-  std::byte* memory_ = nullptr;
+  std::byte* memory_ = nullptr;  // of the copied tensors
   std::size_t capacity_ = 0;
-  std::size_t used_ = 0;
+  std::vector<Spare> spares_;
+  std::vector<std::span<const std::byte>> elements_;
+  Pace pace_;
   std::future<void> prepared_;
 };
 

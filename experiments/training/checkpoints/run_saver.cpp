@@ -1,5 +1,6 @@
 #include "experiments/training/checkpoints/run_saver.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -22,16 +23,28 @@ bool RunSaver::saves() const {
   return experiment_.train.save && !folder_.empty() && rank_.device.has_data();
 }
 
-bool RunSaver::copies_after(std::int64_t steps_done) const {
+std::optional<std::int64_t> RunSaver::next_copy(std::int64_t steps_done) const {
   const TrainConfig& train = experiment_.train;
   const EvaluationConfig& evaluation = experiment_.evaluation;
-  const auto is_due = [&](std::int64_t every) { return every > 0 && (steps_done / every + 1) * every < train.steps; };
-  return train.save && train.async_save && !train.forward_only && experiment_.clock == ClockType::wall &&
-         (is_due(train.save_every) || (experiment_.evaluate && evaluation.keep_best && is_due(evaluation.every)));
+  if (!train.save || !train.async_save || train.forward_only || experiment_.clock != ClockType::wall) return {};
+  std::int64_t next = train.steps;
+  const auto consider = [&](std::int64_t every) {
+    if (every > 0) next = std::min(next, (steps_done / every + 1) * every);
+  };
+  consider(train.save_every);
+  if (experiment_.evaluate && evaluation.keep_best) consider(evaluation.every);
+  return next < train.steps ? std::optional(next) : std::nullopt;
 }
 
-void RunSaver::prepare(Trainer& trainer, std::int64_t steps_done) {
-  if (saves() && copies_after(steps_done)) writer_.prepare(state_to_save(trainer));
+Pace::Seconds RunSaver::time_after(std::int64_t steps_done, Pace::Seconds step) const {
+  return step * (next_copy(steps_done).value_or(experiment_.train.steps) - steps_done) / 2;
+}
+
+void RunSaver::prepare(Trainer& trainer, std::int64_t steps_done, double seconds) {
+  first_step_ = steps_done;
+  first_time_ = std::chrono::steady_clock::now();
+  if (saves() && next_copy(steps_done))
+    writer_.prepare(state_to_save(trainer), time_after(steps_done, Pace::Seconds(seconds)));
 }
 
 void RunSaver::clear() const {
@@ -74,12 +87,15 @@ void RunSaver::save_into(const CheckpointFolder& folder, Trainer& trainer, std::
   if (leads()) observer_.on_status("saving");
   trainer.catch_up_all();  // what is checked is what is saved
   if (experiment_.train.check_replicas > 0) check_replicas(trainer, steps_done - 1);
-  trainer.check_finite(steps_done - 1);
-  rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
+  const bool in_background = next_copy(0) && !is_last && steps_done < experiment_.train.steps;
+  if (!in_background) {  // else the thread that writes checks it
+    trainer.check_finite(steps_done - 1);
+    rank_.world.barrier().wait();  // nothing is written where one rank's state is not finite
+  }
   CheckpointPart part = folder.part(trainer, steps_done, remarks);
   part.keep = keep;
-  const bool in_background = copies_after(0) && !is_last && steps_done < experiment_.train.steps;
-  writer_.start(std::move(part), in_background);
+  const Pace::Seconds step = (begin - first_time_) / std::max<std::int64_t>(steps_done - first_step_, 1);
+  writer_.start(std::move(part), in_background ? std::optional(time_after(steps_done, step)) : std::nullopt);
   if (!in_background) note(writer_.finish());
   add_wait(begin);
 }
@@ -103,6 +119,7 @@ std::optional<double> RunSaver::take_wait() {
 
 void RunSaver::note(const std::optional<CheckpointWriter::Written>& written) {
   if (!written) return;
+  if (written->failure && written->failure->kind == Failure::Kind::rank_failed) raise(*written->failure);
   const bool is_best = written->folder != folder_;
   if (!written->failure) {
     if (is_best)
@@ -127,7 +144,7 @@ void RunSaver::note(const std::optional<CheckpointWriter::Written>& written) {
 
 std::int64_t RunSaver::copy_bytes(Trainer& trainer) const {
   if (rank_.device.has_data()) return writer_.copy_bytes();
-  return copies_after(0) ? bytes_to_copy(state_to_save(trainer)) : 0;
+  return next_copy(0) ? bytes_to_copy(state_to_save(trainer)) : 0;
 }
 
 }  // namespace heddle

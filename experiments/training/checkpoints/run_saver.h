@@ -31,10 +31,12 @@ class RunSaver {
   /// One of later steps is removed: these are evaluated again.
   void resume(std::int64_t first_step, const std::string& measure);
 
-  /// Reserves the memory of the copy, if one will be made after more than these steps.
-  void prepare(Trainer& trainer, std::int64_t steps_done);
+  /// After the first step of this run, which took so many seconds: reserves the memory of the copy, if one will be
+  /// made.
+  void prepare(Trainer& trainer, std::int64_t steps_done, double seconds);
   /// Saves after these steps. If more follow, the checkpoint is written while they are trained (train.async_save).
-  /// InputError or RankFailed if the state should not be saved; a disk that does not take it is no error.
+  /// InputError or RankFailed if the state should not be saved, from here or, once a thread has seen it, from `poll` or
+  /// `finish`; a disk that does not take it is no error.
   void save(Trainer& trainer, std::int64_t steps_done, bool is_last);
   /// The same in the folder of the best one, if the accuracy is the best so far.
   void save_if_best(Trainer& trainer, std::int64_t steps_done, double accuracy, const std::string& measure);
@@ -59,9 +61,12 @@ class RunSaver {
   std::int64_t copy_bytes(Trainer& trainer) const;
 
  private:
-  /// Whether some checkpoints after more than these steps are written while the training goes on. That would disturb a
-  /// virtual clock.
-  bool copies_after(std::int64_t steps_done) const;
+  /// Of the steps after which a checkpoint is written while the training goes on, the first that is more than these;
+  /// nothing if there is none. On a virtual clock there is none, which that would disturb.
+  std::optional<std::int64_t> next_copy(std::int64_t steps_done) const;
+  /// Half of the time until the next checkpoint: what is done in the background after these steps should take no
+  /// longer.
+  Pace::Seconds time_after(std::int64_t steps_done, Pace::Seconds step) const;
   void save_into(const CheckpointFolder& folder, Trainer& trainer, std::int64_t steps_done, std::int64_t keep,
                  const SafetensorsMetadata& remarks, bool is_last);
   void note(const std::optional<CheckpointWriter::Written>& written);
@@ -75,6 +80,8 @@ class RunSaver {
   Rank& rank_;
   RunObserver& observer_;
   CheckpointWriter writer_;
+  std::int64_t first_step_ = 0;                         // the steps done when `prepare` was called
+  std::chrono::steady_clock::time_point first_time_{};  // the time when it was called
   double waited_ = 0;
   std::optional<double> new_wait_;
   std::int64_t saved_after_ = 0;  // what is being written included

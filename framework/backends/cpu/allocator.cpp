@@ -75,7 +75,9 @@ void* Allocator::allocate(std::int64_t bytes) {
     return address;
   }
   if (bytes <= max_small) return allocate_small((bytes + alignment - 1) / alignment);
-  return allocate_block(rounded(bytes));
+  if (bytes < huge_page) return allocate_block(rounded(bytes));
+  std::byte* const begin = allocate_block(rounded(bytes) + page);
+  return begin + (page - (begin - base_) % page) % page;
 }
 
 void Allocator::deallocate(void* address, std::int64_t bytes) {
@@ -134,8 +136,10 @@ std::byte* Allocator::allocate_block(std::int64_t bytes) {
 }
 
 void Allocator::free_block(std::byte* address) {
-  auto block = blocks_.find(address);
-  if (block == blocks_.end() || block->second.is_free) fail("cpu: freed an address that is not in use");
+  auto block = blocks_.upper_bound(address);
+  if (block != blocks_.begin()) --block;
+  if (block == blocks_.end() || block->second.is_free || address - block->first >= page)
+    fail("cpu: freed an address that is not in use");
   live_ -= block->second.bytes;
   block->second.resident = block->second.bytes;
   const auto absorb_next = [this](Blocks::iterator first, Blocks::iterator second) {

@@ -25,7 +25,7 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  /// 64-byte aligned; null for 0 bytes. OutOfMemory if the system has no more.
+  /// 64-byte aligned, from 2 MiB on page-aligned; null for 0 bytes. OutOfMemory if the system has no more.
   void* allocate(std::int64_t bytes);
   /// `bytes` as asked for.
   void deallocate(void* address, std::int64_t bytes);
@@ -43,6 +43,7 @@ class Allocator {
   void reserve_addresses();
   std::byte* allocate_small(std::int64_t size_class);
   std::byte* allocate_block(std::int64_t bytes);
+  /// Frees the block that an address lies in.
   void free_block(std::byte* address);
   Blocks::iterator extend(std::int64_t bytes);
   void mark_free(Blocks::iterator block);

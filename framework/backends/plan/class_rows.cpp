@@ -63,6 +63,11 @@ void ClassRowKernelsOn<plan::Context>::step(ClassTable& table, const ClassSelect
 }
 
 template <>
+bool ClassRowKernelsOn<plan::Context>::can_step_into_target() const {
+  return false;
+}
+
+template <>
 void ClassRowKernelsOn<plan::Context>::catch_up(ClassTable& table, const ClassSelection& selection,
                                                 const DeferredSteps& /*steps*/) const {
   const std::int64_t n = selection.size;

@@ -93,6 +93,43 @@ TEST_CASE("A step of f32 and f64 rows is the optimizer's, fed with the gradient 
       }
 }
 
+TEST_CASE("Rows that are stepped into another table come out as in their place, and stay in their own") {
+  Device device = make_device();
+  const auto copy_of = [](const ClassTable& table) {
+    const auto copied = [](const Tensor& x) { return x.defined() ? x.clone() : x; };
+    return ClassTable{.weight = copied(table.weight),
+                      .scale = copied(table.scale),
+                      .momentum = copied(table.momentum),
+                      .square = copied(table.square)};
+  };
+  for (const DType dtype : weight_types)
+    for (const bool is_adamw : {false, true}) {
+      ClassTable table = drawn_table(device, dtype, classes, 0, is_adamw);
+      ClassStep step = sgd_step();
+      if (is_adamw) step.update = AdamWStep{.learning_rate = 0.1, .weight_decay = 0.01, .step = 1};
+      const Tensor products = products_of(device, dtype, 0, classes);
+      ClassTable in_place = copy_of(table);
+      step_rows(in_place, {.size = classes}, products, step);
+      const std::vector<double> before = state_of(table);
+      ClassTable target = copy_of(table);
+      target.weight.fill(0);
+      step.target = &target;
+      if (!device.backend().class_rows().can_step_into_target()) {
+        CHECK_THROWS_WITH_AS(step_rows(table, {.size = classes}, products, step),
+                             "class rows: cuda steps rows in their place", Error);
+        continue;
+      }
+      step_rows(table, {.size = 4}, products.rows(0, 4), step);
+      step_rows(table, {4, 5}, products.rows(4, classes), step);
+      CHECK(state_of(target) == state_of(in_place));
+      CHECK(state_of(table) == before);
+      target.momentum = Tensor();
+      CHECK_THROWS_WITH_AS(step_rows(table, {.size = classes}, products, step),
+                           ("class rows: " + to_string(table.momentum) + " cannot be stepped into none").c_str(),
+                           Error);
+    }
+}
+
 TEST_CASE("A step without products is one of zero gradients: decay and momentum act") {
   Device device = make_device();
   for (const DType dtype : weight_types) {

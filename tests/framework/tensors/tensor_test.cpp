@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/tensors/host_elements.h"
 #include "tests/support/devices.h"
 
 namespace heddle::test {
@@ -85,6 +86,48 @@ TEST_CASE("Every change of the elements is counted") {
   const std::vector<float> values{1, 2};
   x.load_bytes(std::as_bytes(std::span(values)));
   CHECK(x.storage()->version() == before + 3);
+}
+
+TEST_CASE("A storage moves to the one that its next change was written to, and leaves its elements there") {
+  Device device = make_device();
+  Tensor x = tensor(device, {2}, {1, 2}, DType::f32);
+  const std::int64_t charged = device.meter().live().total();
+  const std::shared_ptr<Storage> next = Storage::uncharged_like(*x.storage());
+  x.storage()->set_next(next);
+  Tensor::view(next, 0, {2}, DType::f32).fill(5);
+  CHECK(x.to_doubles() == std::vector<double>{1, 2});
+  x.storage()->move_to_next();
+  CHECK(x.to_doubles() == std::vector<double>{5, 5});
+  CHECK(Tensor::view(next, 0, {2}, DType::f32).to_doubles() == std::vector<double>{1, 2});
+  CHECK(x.storage()->next() == nullptr);
+  x.storage()->move_to_next();
+  CHECK(x.to_doubles() == std::vector<double>{5, 5});
+  CHECK(device.meter().live().total() == charged);
+  CHECK_THROWS_WITH_AS(x.storage()->set_next(Tensor::zeros(device, {3}, DType::f32).storage()),
+                       "tensor: 8 bytes cannot be changed into 12", Error);
+}
+
+TEST_CASE("The first element that is not finite is found, in every type") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  Device device = make_device();
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    for (const double bad : {infinity, -infinity, nan})
+      for (const std::size_t place : {0U, 17U, 66U}) {
+        std::vector<double> values(67, 1.5);
+        const auto found = [&] {
+          const Tensor x = tensor(device, {67}, values, dtype);
+          std::vector<std::byte> bytes(static_cast<std::size_t>(x.bytes()));
+          x.to_host_bytes(dtype, bytes);
+          return first_not_finite(bytes, dtype);
+        };
+        CHECK_FALSE(found());
+        values[place] = bad;
+        REQUIRE(found());
+        CHECK((std::isnan(bad) ? std::isnan(*found()) : *found() == bad));
+      }
+  const std::vector<std::byte> ones(8, std::byte{0xFF});
+  CHECK_FALSE(first_not_finite(ones, DType::i8));
 }
 
 TEST_CASE("Shapes that do not fit are refused, with both shapes") {

@@ -7,6 +7,7 @@
 #include "framework/backends/cpu/class_rows/gradients.h"
 #include "framework/backends/cpu/context.h"
 #include "framework/backends/cpu/loops/draws.h"
+#include "framework/backends/cpu/loops/past_cache.h"
 #include "framework/backends/cpu/loops/prefetch.h"
 #include "framework/backends/cpu/loops/row_math.h"
 #include "framework/kernels/class_rows_checks.h"
@@ -197,9 +198,21 @@ void update_row(const AdamWUpdate<C>& update, std::int64_t columns, const RowGra
   }
 }
 
+/// A row of x as values of C that may be changed: where it is, or in `buffer` if the changed row is written elsewhere.
+template <class C>
+C* row_to_change(const Tensor& x, bool is_in_place, std::int64_t row, C* buffer) {
+  const Tensor no_scale;
+  C* const values = widened_row(x, no_scale, row, buffer);
+  if (is_in_place || values == buffer) return values;
+  std::copy_n(values, x.shape().back(), buffer);
+  return buffer;
+}
+
 template <class C, class Update>
 void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, const Gradients<C>& gradients,
                const Update& update, const ClassStep& step) {
+  ClassTable& target = step.target != nullptr ? *step.target : table;
+  const bool is_in_place = step.target == nullptr;
   const std::int64_t columns = table.weight.shape().back();
   const std::int64_t stride = step.row_stride > 0 ? step.row_stride : columns;
   const DrawStream stream(step.rounding);
@@ -209,11 +222,15 @@ void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, co
     std::vector<C> weight(size);
     std::vector<C> before(size);
     std::vector<C> momentum(size);
+    std::vector<C> square(size);
     std::vector<std::uint16_t> draws(size);
     const auto store = [&](Tensor& x, Tensor& scale, std::int64_t row, const C* values, RoundedState state) {
-      if (!is_narrow(x)) return;  // it was stepped in its place
-      stream.rounding(state, step.first_element + row * stride, columns, draws.data());
-      store_rounded(x, scale, row, values, draws.data());
+      if (is_narrow(x)) {
+        stream.rounding(state, step.first_element + row * stride, columns, draws.data());
+        store_rounded(x, scale, row, values, draws.data());
+      } else if (values != nullptr && !is_in_place) {
+        write_past_cache(row_of<C>(x, row), values, columns);
+      }
     };
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = selected[i];
@@ -223,13 +240,18 @@ void step_rows(ClassTable& table, const RowsOf& selected, const Tensor& rows, co
       }
       const C* const values = widened_row(rows, no_scale, i, before.data());
       const RowGradient<C> gradient = gradients.row(i, values);
-      C* const to = is_narrow(table.weight) ? weight.data() : row_of<C>(table.weight, row);
-      C* const kept = table.momentum.defined() ? widened_row(table.momentum, no_scale, row, momentum.data()) : nullptr;
-      update_row(update, columns, gradient, values, to, kept, row_of<C>(table.square, row));
-      store(table.weight, table.scale, row, to, RoundedState::weight);
-      store(table.momentum, no_scale, row, kept, RoundedState::momentum);
+      C* const to = is_narrow(table.weight) || !is_in_place ? weight.data() : row_of<C>(table.weight, row);
+      C* const kept =
+          table.momentum.defined() ? row_to_change(table.momentum, is_in_place, row, momentum.data()) : nullptr;
+      C* const squares =
+          table.square.defined() ? row_to_change(table.square, is_in_place, row, square.data()) : nullptr;
+      update_row(update, columns, gradient, values, to, kept, squares);
+      store(target.weight, target.scale, row, to, RoundedState::weight);
+      store(target.momentum, no_scale, row, kept, RoundedState::momentum);
+      store(target.square, no_scale, row, squares, RoundedState::momentum);
       if (table.taken.defined()) table.taken.as<std::int32_t>()[row] = static_cast<std::int32_t>(step.taken);
     }
+    if (!is_in_place) finish_writes_past_cache();
   });
 }
 
@@ -291,6 +313,11 @@ void ClassRowKernelsOn<cpu::Context>::step(ClassTable& table, const ClassSelecti
     std::visit([&](const auto& kind) { cpu::step_rows<C>(table, selected, rows, gradients, update_in<C>(kind), step); },
                step.update);
   });
+}
+
+template <>
+bool ClassRowKernelsOn<cpu::Context>::can_step_into_target() const {
+  return true;
 }
 
 template <>

@@ -170,6 +170,11 @@ void ClassRowKernelsOn<cuda::Context>::load(const ClassTable& table, const Class
 }
 
 template <>
+bool ClassRowKernelsOn<cuda::Context>::can_step_into_target() const {
+  return false;
+}
+
+template <>
 void ClassRowKernelsOn<cuda::Context>::catch_up(ClassTable& table, const ClassSelection& selection,
                                                 const DeferredSteps& steps) const {
   check(table, steps);

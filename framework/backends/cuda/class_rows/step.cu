@@ -199,6 +199,7 @@ void ClassRowKernelsOn<cuda::Context>::step(ClassTable& table, const ClassSelect
                                             const Tensor& inverse_norm, const Tensor& products,
                                             const ClassStep& step) const {
   check(table, selection, rows, products, step);
+  if (step.target != nullptr) fail("class rows: cuda steps rows in their place");
   const int columns = static_cast<int>(rows.shape().back());
   cuda::visit_compute(table.weight, [&]<class C>(C) {
     const int threads = cuda::step_threads<C>(step, columns);

@@ -2,7 +2,9 @@
 // same bits.
 #include "experiments/training/checkpoints/checkpoint.h"
 
+#include <filesystem>
 #include <limits>
+#include <optional>
 
 #include <doctest/doctest.h>
 
@@ -62,19 +64,42 @@ TEST_CASE("classes kept in 16 and 8 bits, and their scales, resume on any number
     }
 }
 
+/// Sets the last element of a tensor on rank 1.
+void spoil(Trainer& trainer, const std::string& name, double value) {
+  for (const StateTensor& state : trainer.state())
+    if (state.name == name && trainer.rank().index == 1) {
+      Tensor last = state.value.reshape({-1});
+      last = last.rows(last.numel() - 1, last.numel());
+      last.copy_from(Tensor::full(trainer.rank().device, {1}, last.dtype(), value));
+    }
+}
+
+TEST_CASE("a checkpoint with an element that is not finite is not kept, whoever writes it and when") {
+  const Way way{{Mesh(3), 4}};
+  for (const bool is_in_background : {true, false})
+    for (const char* const name : {"head.weight", "velocity.head.weight"}) {
+      const Scratch scratch;
+      const auto saving_spoilt = [&](Trainer& trainer) {
+        spoil(trainer, name, std::numeric_limits<double>::infinity());
+        CheckpointWriter writer(trainer.rank());
+        writer.start(CheckpointFolder(scratch / "").part(trainer, 2),
+                     is_in_background ? std::optional(Pace::Seconds(1)) : std::nullopt);
+        const std::optional<CheckpointWriter::Written> written = writer.finish();
+        if (written && written->failure) raise(*written->failure);
+      };
+      CHECK_THROWS_WITH_AS(run(way, experiment_of(way), Course{.end = 2, .after = saving_spoilt}),
+                           fmt::format("step 1: {} is not finite on rank 1: the training has diverged", name).c_str(),
+                           RankFailed);
+      CHECK(std::filesystem::is_empty(scratch / ""));
+    }
+}
+
 TEST_CASE("state that is not finite on a rank is named, whatever its type") {
   const Way way{{Mesh(3), 4}};
   const auto spoiling = [](const std::string& name, double value) {
     return Course{.end = 2, .after = [=](Trainer& trainer) {
                     trainer.check_finite(0);
-                    std::vector<StateTensor> states = trainer.backbone_state();
-                    for (StateTensor& state : trainer.head_state()) states.push_back(std::move(state));
-                    for (StateTensor& state : states)
-                      if (state.name == name && trainer.rank().index == 1) {
-                        Tensor last = state.value.reshape({-1});
-                        last = last.rows(last.numel() - 1, last.numel());
-                        last.copy_from(Tensor::full(trainer.rank().device, {1}, last.dtype(), value));
-                      }
+                    spoil(trainer, name, value);
                     trainer.check_finite(1);
                   }};
   };

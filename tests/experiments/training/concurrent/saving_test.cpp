@@ -101,14 +101,59 @@ TEST_CASE("a checkpoint that is written during later steps has the bytes of one 
   }
 }
 
+TEST_CASE("state of every type is saved as it was after its step, while later steps change it") {
+  for (const bool is_adamw : {false, true})
+    for (const WeightState weights : {WeightState::f32, WeightState::bf16, WeightState::int8}) {
+      if (is_adamw && weights != WeightState::f32) continue;
+      const Scratch scratch;
+      Experiment experiment = saving_run(10, 3);
+      experiment.train.keep = 9;
+      if (is_adamw) experiment.train.optimizer.type = OptimizerType::adamw;
+      experiment.head.weights = weights;
+      if (weights != WeightState::f32) experiment.head.momentum = MomentumState::bf16;
+      for (const bool is_async : {true, false}) {
+        experiment.train.async_save = is_async;
+        (void)run_variant(experiment, "base", {.checkpoints = scratch / (is_async ? "later" : "at_once")});
+      }
+      for (const int steps : {3, 6, 9, 10})
+        for (const char* const file : {"rank-0.safetensors", "rank-1.safetensors"}) {
+          const auto content = [&](const char* folder) {
+            return read_file(scratch / folder / step_name(steps) / file, 1 << 22);
+          };
+          CHECK(content("later") == content("at_once"));
+        }
+    }
+}
+
+TEST_CASE("what every step rewrites stays where it is, until it is written elsewhere or no longer read") {
+  Device device = make_device();
+  StateTensor state{"weight", tensor(device, {3}, {1, 2, 3}, DType::f32), {}, true};
+  HostCopy copy(device);
+  REQUIRE(copy.take({state}));
+  CHECK(copy.elements()[0].data() == state.value.data());
+  const std::shared_ptr<Storage> next = state.value.storage()->next();
+  REQUIRE(next != nullptr);
+  Tensor::view(next, 0, {3}, DType::f32).fill(7);
+  state.value.storage()->move_to_next();
+  CHECK(state.value.to_doubles() == std::vector<double>{7, 7, 7});
+  const std::vector<float> before{1, 2, 3};
+  CHECK(std::ranges::equal(copy.elements()[0], std::as_bytes(std::span(before))));
+  copy.release();
+  REQUIRE(copy.take({state}));
+  CHECK(state.value.storage()->next() == next);
+  CHECK(copy.capacity() == state.value.bytes());
+  copy.release();
+  CHECK(state.value.storage()->next() == nullptr);
+}
+
 TEST_CASE("a copy that is being written is not prepared again") {
   Device device = make_device();
   const std::vector<StateTensor> tensors{{"weight", Tensor::full(device, {1 << 20}, DType::f32, 1.1), {}}};
   HostCopy copy(device);
   REQUIRE(copy.take(tensors));  // of the best checkpoint after the first step
-  copy.prepare(tensors);
+  copy.prepare(tensors, Pace::Seconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const std::span<const std::byte> bytes = copy.bytes();
+  const std::span<const std::byte> bytes = copy.elements()[0];
   const std::vector<float> elements = tensors[0].value.to_host<float>();
   CHECK(std::ranges::equal(bytes, std::as_bytes(std::span(elements))));
 }

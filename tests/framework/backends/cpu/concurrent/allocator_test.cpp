@@ -33,11 +33,26 @@ bool is_intact(const Held& held) {
          std::memcmp(bytes, bytes + 1, static_cast<std::size_t>(held.bytes - 1)) == 0;
 }
 
-/// Sizes as in a training step: many small ones, some up to megabytes.
+/// Sizes as in a training step: many small ones, some of several megabytes.
 std::int64_t draw_size(std::mt19937& random) {
-  const double exponent = std::uniform_real_distribution(0.0, 22.0)(random);
+  const double exponent = std::uniform_real_distribution(0.0, 22.5)(random);
   return static_cast<std::int64_t>(std::exp2(exponent));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("allocator: from 2 MiB on, memory begins on a page, and is reused") {
+  Allocator allocator;
+  const std::int64_t large = cpu::huge_page;
+  const Held odd = take(allocator, 4096 + 64, 1);
+  const Held first = take(allocator, large, 2);
+  const Held second = take(allocator, large + 64, 3);
+  for (const Held& held : {first, second}) CHECK(reinterpret_cast<std::uintptr_t>(held.address) % 4096 == 0);
+  CHECK(is_intact(odd));
+  CHECK(is_intact(first));
+  allocator.deallocate(first.address, large);
+  CHECK(allocator.allocate(large) == first.address);
+}
+#endif
 
 TEST_CASE("allocator: random use keeps every block whole, aligned and apart") {
   Allocator allocator;
