@@ -241,8 +241,7 @@ class RankRun {
       observer_.on_step(record);
     }
     report_notes();
-    saver_.poll();
-    if (own().busy_in_step.size() == 1) saver_.prepare(*trainer_, done, record.seconds);
+    saver_.after_step(*trainer_, done, record.seconds);
     if (trainer_->has_broken_image()) stop_at_broken_image(done);  // of an evaluation
     if (experiment_.train.forward_only) return;
     if (const std::int64_t every = experiment_.train.check_replicas; every > 0 && done % every == 0)

@@ -43,7 +43,7 @@ struct ClassStep {
   std::int64_t first_element = 0;  // the global element that the table begins with
   std::int64_t row_stride = 0;     // from a row to the next in global elements; 0: rows follow each other
   std::int64_t taken = 0;          // what the stepped rows' `taken` becomes, where there is one
-  ClassTable* target = nullptr;    // a table alike, where the stepped rows are written; null: in their place
+  ClassTable* target = nullptr;    // the rows are written there, to a table of the same tensors; null: in their place
 };
 
 /// How the rows of a new table are drawn.
@@ -67,7 +67,7 @@ class ClassRowKernels {
   /// (undefined) U itself; without U zero.
   virtual void step(ClassTable& table, const ClassSelection& selection, const Tensor& rows, const Tensor& inverse_norm,
                     const Tensor& products, const ClassStep& step) const = 0;
-  /// Whether `step` takes a target (ClassStep): that of cpu does.
+  /// Whether `step` can write to ClassStep::target. Only on cpu.
   virtual bool can_step_into_target() const = 0;
   /// The selected rows take the steps that they have deferred, from their `taken` on. f64 weights and momentum, or f32
   /// ones; products and their application in f64, rounded once.

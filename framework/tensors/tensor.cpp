@@ -75,6 +75,7 @@ void Storage::set_next(std::shared_ptr<Storage> next) {
 void Storage::move_to_next() {
   if (next_) std::swap(data_, next_->data_);
   next_.reset();
+  changed();
 }
 
 void Storage::offload(std::span<std::byte> host) {

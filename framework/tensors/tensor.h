@@ -22,7 +22,7 @@ class Tensor;
 class Storage {
  public:
   Storage(Device& device, std::int64_t bytes);
-  /// As many bytes on the same device, which count in no category of the meter.
+  /// As many bytes on the same device, which count in no category of the meter, to be the `next` of the other one.
   static std::shared_ptr<Storage> uncharged_like(const Storage& other);
   ~Storage();
   Storage(const Storage&) = delete;
@@ -55,7 +55,8 @@ class Storage {
   /// read. Null: they are changed in their place.
   const std::shared_ptr<Storage>& next() const { return next_; }
   void set_next(std::shared_ptr<Storage> next);
-  /// After such a change: exchanges the bytes of the two storages, and forgets the other one. Without one, nothing.
+  /// After a change, which it counts: takes the bytes of the other storage, if there is one, which gets the former
+  /// ones, and forgets it.
   void move_to_next();
 
   /// Data that framework/tensors/derived.h caches with these elements.

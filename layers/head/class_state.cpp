@@ -146,7 +146,7 @@ void ClassState::step_rows(Rows& rows, const ClassSelection& selection, const Te
                     .momentum = target_of(rows.table.momentum),
                     .square = target_of(rows.table.square)};
   ClassStep into = step;
-  if (target.weight.storage() != rows.table.weight.storage()) into.target = &target;
+  if (rows.table.weight.storage()->next()) into.target = &target;
   device_.backend().class_rows().step(rows.table, selection, values, inverse_norm, products, into);
 }
 
@@ -224,7 +224,6 @@ void ClassState::end_step(const HeadUpdate& update) {
   for_each_table([&](Rows& rows) {
     for (const Tensor& x : {rows.table.weight, rows.table.scale, rows.table.momentum, rows.table.square})
       if (x.defined()) x.storage()->move_to_next();
-    rows.table.weight.storage()->changed();
     if (!rows.deferred) return;
     const auto step = std::get<SgdStep>(class_step(rows, update).update);
     rows.deferred->add(dtype_ == DType::f64 ? sgd_map<double>(step) : sgd_map<float>(step));

@@ -131,9 +131,9 @@ budget_of = read_results("experiment.json", parse_budgets) if Path("experiment.j
 
 
 def plain(name, longest=24):
-    """A name as matplotlib shows it: short, and its dollar signs no formulas."""
+    """A name as matplotlib shows it: short, its dollar signs no formulas, and not left out for a leading underscore."""
     short = name if len(name) <= longest else name[: longest // 2 - 1] + ".." + name[-(longest // 2 - 1) :]
-    return short.replace("$", r"\$")
+    return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
 
 
 def binary_unit(most):

@@ -40,6 +40,8 @@ cd "$work" || exit 1
 is "the command starts" 0 "$(env -i "$work/empty/bin/heddle" --version >version; echo $?)"
 is "the package has the program's version" "$(grep -oE '[0-9]+\.[0-9]+\.[0-9]+' version | head -n 1)" \
   "$("$work/empty/bin/pip" show heddle | sed -n 's/^Version: //p')"
+is "heddle.__version__ is that version, too" "$(grep -oE '[0-9]+\.[0-9]+\.[0-9]+' version | head -n 1)" \
+  "$("$work/empty/bin/python" -c 'import heddle; print(heddle.__version__)')"
 is "the command passes on exit codes" 2 "$("$work/empty/bin/heddle" rum 2>/dev/null; echo $?)"
 
 cat >small.json <<'END'

@@ -39,13 +39,20 @@ bool is_image(const fs::directory_entry& /*entry*/, const std::string& name) {
 }
 
 std::vector<FolderPerson> people_of_folders(const std::string& path,
-                                            const std::function<bool(std::string_view)>& wanted) {
+                                            const std::function<bool(std::string_view)>& wanted,
+                                            std::vector<std::string>& notes) {
+  std::int64_t loose = 0;
+  const auto is_person = [&](const fs::directory_entry& entry, const std::string& name) {
+    std::error_code ignored;
+    const bool is_folder = entry.is_directory(ignored);
+    if (!is_folder && is_image_name(name)) ++loose;
+    return is_folder && wanted(name);
+  };
   std::vector<FolderPerson> people;
-  for (std::string& name : list(path, [&](const fs::directory_entry&entry, const std::string&folder) {
-         std::error_code ignored;
-         return wanted(folder) && entry.is_directory(ignored);
-       }))
-    people.push_back({std::move(name), {}});
+  for (std::string& name : list(path, is_person)) people.push_back({std::move(name), {}});
+  if (loose > 0)
+    notes.push_back(fmt::format("image folder \"{}\": {} in no person's folder and {} left out", path,
+                                counted(loose, "image is", "images are"), loose == 1 ? "is" : "are"));
   parallel_for(static_cast<std::int64_t>(people.size()), [&](std::int64_t i) {
     FolderPerson& person = people[static_cast<std::size_t>(i)];
     person.files = list((fs::path(path) / person.name).string(), is_image);
@@ -99,7 +106,8 @@ std::vector<FolderPerson> list_people(const ImageFolderConfig& config,
     fail<InputError>("data.path: expected a folder, \"{}\" does not exist", config.path);
   if (!fs::is_directory(config.path, error))
     fail<InputError>("data.path: expected a folder, \"{}\" is a file", config.path);
-  return config.pattern.empty() ? people_of_folders(config.path, wanted) : people_of_names(config, wanted, notes);
+  return config.pattern.empty() ? people_of_folders(config.path, wanted, notes)
+                                : people_of_names(config, wanted, notes);
 }
 
 std::string title_of(const ImageFolderConfig& config, const FolderPerson& person) {

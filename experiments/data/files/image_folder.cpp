@@ -113,7 +113,8 @@ class Splitter {
   void leave_out_rare(std::vector<FolderPerson>& people) {
     for (const FolderPerson& person : people)
       if (config_.min_images == 0 && person.files.empty())
-        fail<InputError>("{}: no PGM, PPM, PNG or JPEG file in it", title_of(config_, person));
+        fail<InputError>("{}: no PGM, PPM, PNG or JPEG file in it; data.min_images: 1 leaves it out",
+                         title_of(config_, person));
     std::int64_t images = 0;
     for (const FolderPerson& person : people) weights_.accept(person.name);
     const auto is_rare = [&](const FolderPerson& person) {

@@ -35,6 +35,7 @@ class OpsBench {
     add({.name = "memory copy", .value = bandwidth * 1e-9, .unit = "GB/s"});
     batch_norm_rates(bandwidth);
     class_row_times();
+    if (device_.backend().class_rows().can_step_into_target()) class_row_saves();
     overhead();
     return rows_.take();
   }
@@ -208,6 +209,31 @@ class OpsBench {
         kernels.step(table, rows_of, in_place, inverse_norm, products, step);
       });
     });
+  }
+
+  /// A step of f32 classes in their place, and as after a save, to other memory.
+  void class_row_saves() {
+    constexpr std::int64_t tile = 1024;
+    const Shape shape{64 * tile, 512};
+    const auto new_table = [&] {
+      return ClassTable{.weight = Tensor::full(device_, shape, DType::f32, 0.1),
+                        .momentum = Tensor::zeros(device_, shape, DType::f32)};
+    };
+    ClassTable table = new_table();
+    ClassTable other = new_table();
+    const Tensor inverse_norm = Tensor::full(device_, {tile}, DType::f32, 1);
+    const Tensor products = Tensor::full(device_, {tile, 512}, DType::f32, 1e-3);
+    for (ClassTable* const target : {static_cast<ClassTable*>(nullptr), &other}) {
+      const ClassStep step{.update = SgdStep{.learning_rate = 0.1, .momentum = 0.9}, .target = target};
+      const double seconds = min_seconds([&] {
+        for (std::int64_t begin = 0; begin < shape[0]; begin += tile)
+          device_.backend().class_rows().step(table, {begin, tile}, table.weight.rows(begin, begin + tile),
+                                              inverse_norm, products, step);
+      });
+      add({.name = fmt::format("class rows, f32: an element stepped{}", target != nullptr ? ", to other memory" : ""),
+           .value = seconds / static_cast<double>(shape.numel()) * 1e9,
+           .unit = "ns"});
+    }
   }
 
   /// The forward of a 1 x 1 layer with a graph, less the time of the same oneDNN primitive alone.

@@ -53,7 +53,8 @@ void CheckpointWriter::start(CheckpointPart part, std::optional<Pace::Seconds> a
   pace_.begin(available.value_or(Pace::Seconds(0)));
   keep_ = part.keep;
   phase_ = Phase::files;
-  // What stays in its memory comes first: there the data of the file begin on a page, as that memory does.
+  // What stays in its memory comes first. There the data of the file begin on a page, as that memory does, and then
+  // need not be copied for the disk.
   std::stable_partition(part.tensors.begin(), part.tensors.end(),
                         [](const StateTensor& tensor) { return tensor.is_rewritten; });
   in_background_ = available && copy_.take(part.tensors);
@@ -66,39 +67,46 @@ void CheckpointWriter::start(CheckpointPart part, std::optional<Pace::Seconds> a
   rank_.world.barrier().wait();  // the folder is there
   run([this, error, header = header_of(part.tensors, std::move(part.metadata)), names = std::move(part.names),
        tensors = in_background_ ? std::vector<StateTensor>() : std::move(part.tensors)] {
-    if (error) std::rethrow_exception(error);
-    partial_->write([&](const std::filesystem::path& folder) {
-      if (rank_.index == 0) names.write(folder);
-      write_rank_file(folder, rank_.index, header, [&](SafetensorsWriter& writer) {
-        if (in_background_) return write_copy(writer, header.entries);
-        read_in_pieces(tensors, [&](const StateTensor& tensor, std::span<const std::byte> piece) {
-          write_piece(writer, tensor.name, tensor.value.dtype(), piece);
+    try {
+      if (error) std::rethrow_exception(error);
+      partial_->write([&](const std::filesystem::path& folder) {
+        if (rank_.index == 0) names.write(folder);
+        write_rank_file(folder, rank_.index, header, [&](SafetensorsWriter& writer) {
+          for_each_piece(header.entries, tensors, [&](std::span<const std::byte> piece) { writer.write(piece); });
         });
       });
-    });
+    } catch (const InputError&) {
+      for_each_piece(header.entries, tensors, [](std::span<const std::byte> /*checked*/) {});
+      throw;
+    }
   });
 }
 
-void CheckpointWriter::write_copy(SafetensorsWriter& writer, const std::vector<SafetensorsEntry>& tensors) {
+void CheckpointWriter::for_each_piece(const std::vector<SafetensorsEntry>& copied,
+                                      const std::vector<StateTensor>& tensors, const UsePiece& use) {
+  if (!in_background_)
+    return read_in_pieces(tensors, [&](const StateTensor& tensor, std::span<const std::byte> piece) {
+      check_finite(tensor.name, tensor.value.dtype(), piece);
+      use(piece);
+    });
   double done = 0;
   double all = 0;
   for (const std::span<const std::byte> elements : copy_.elements()) all += static_cast<double>(elements.size());
-  for (std::size_t i = 0; i < tensors.size(); ++i)
+  for (std::size_t i = 0; i < copied.size(); ++i)
     for (std::span<const std::byte> rest = copy_.elements()[i]; !rest.empty() && !is_given_up_;) {
       const std::span<const std::byte> piece = rest.first(std::min(rest.size(), max_piece));
-      write_piece(writer, tensors[i].name, tensors[i].dtype, piece);
+      check_finite(copied[i].name, copied[i].dtype, piece);
+      use(piece);
       rest = rest.subspan(piece.size());
       done += static_cast<double>(piece.size());
       if (piece.size() == max_piece) pace_.rest(done / all);
     }
 }
 
-void CheckpointWriter::write_piece(SafetensorsWriter& writer, const std::string& name, DType dtype,
-                                   std::span<const std::byte> piece) const {
+void CheckpointWriter::check_finite(const std::string& name, DType dtype, std::span<const std::byte> piece) const {
   if (first_not_finite(piece, dtype))
     fail<RankFailed>("step {}: {} is not finite on rank {}: the training has diverged", steps_done_ - 1, name,
                      rank_.index);
-  writer.write(piece);
 }
 
 void CheckpointWriter::run(std::function<void()> work) {
@@ -124,10 +132,13 @@ std::optional<CheckpointWriter::Written> CheckpointWriter::finish() {
 }
 
 std::optional<CheckpointWriter::Written> CheckpointWriter::advance(bool waits) {
-  // The ranks agree on the largest of their states: a rank that is still writing, then the lowest rank that has failed.
+  // The ranks agree on the largest of their states: a rank that is still writing, else the lowest rank whose state is
+  // not finite, else the lowest rank that could not write.
   constexpr int done = 0;
-  const int writing = rank_.size + 1;
-  const auto failed = [this](int rank) { return rank_.size - rank; };
+  const int writing = 2 * rank_.size + 1;
+  const auto failed = [this](const Failure& failure) {
+    return (failure.kind == Failure::Kind::rank_failed ? 2 : 1) * rank_.size - rank_.index;
+  };
   if (waits) work_.wait();
   int state = work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? done : writing;
   std::optional<Failure> own;
@@ -135,7 +146,7 @@ std::optional<CheckpointWriter::Written> CheckpointWriter::advance(bool waits) {
     if (state == done) work_.get();
   } catch (...) {
     own = failure_of(std::current_exception());
-    state = failed(rank_.index);
+    state = failed(*own);
   }
   const int largest = rank_.world.max_over_ranks(state);
   if (largest == writing) return {};
@@ -150,7 +161,7 @@ std::optional<CheckpointWriter::Written> CheckpointWriter::advance(bool waits) {
     return {};
   }
   Written written{.folder = folder_, .steps_done = steps_done_, .failure = {}};
-  if (largest != done) written.failure = broadcast_failure(rank_, own, rank_.size - largest);
+  if (largest != done) written.failure = broadcast_failure(rank_, own, (2 * rank_.size - largest) % rank_.size);
   partial_.reset();
   phase_.reset();
   return written;

@@ -50,9 +50,10 @@ class CheckpointWriter {
 
   /// Makes the first copy of such tensors take no longer than later ones, within the time that there is.
   void prepare(const std::vector<StateTensor>& tensors, Pace::Seconds available) { copy_.prepare(tensors, available); }
-  /// A collective call, while nothing is being written. In the background, it returns once the state is copied; where
-  /// the host has no memory for the copy, and otherwise, once this rank has written. An element that is not finite
-  /// fails as RankFailed. `available`: the time that the writing may take in the background; nothing: not there.
+  /// A collective call, while nothing is being written. In the background, where the writing should take the
+  /// `available` time, it returns once the state is kept. Without such a time, or where the host has no memory for the
+  /// copy, it returns once this rank has written. An element of this rank's part that is not finite fails as
+  /// RankFailed.
   void start(CheckpointPart part, std::optional<Pace::Seconds> available);
   bool is_writing() const { return phase_.has_value(); }
   /// A collective call, which does not wait for the disk. Returns nothing while a rank is still writing, or if none
@@ -71,11 +72,12 @@ class CheckpointWriter {
   std::optional<Written> advance(bool waits);
   /// Begins this rank's work of a phase, in a thread of its own if the checkpoint is written in the background.
   void run(std::function<void()> work);
-  /// Writes the copy of these tensors' elements piece by piece, until it is given up.
-  void write_copy(SafetensorsWriter& writer, const std::vector<SafetensorsEntry>& tensors);
-  /// Writes some elements of a tensor. RankFailed if one is not finite.
-  void write_piece(SafetensorsWriter& writer, const std::string& name, DType dtype,
-                   std::span<const std::byte> piece) const;
+  /// Calls use(piece) with the elements of the state, one tensor after the other, until it is given up: from the copy
+  /// of these tensors, or from the tensors where there is none. RankFailed if an element is not finite.
+  using UsePiece = std::function<void(std::span<const std::byte> piece)>;
+  void for_each_piece(const std::vector<SafetensorsEntry>& copied, const std::vector<StateTensor>& tensors,
+                      const UsePiece& use);
+  void check_finite(const std::string& name, DType dtype, std::span<const std::byte> piece) const;
 
   Rank& rank_;
   HostCopy copy_;

@@ -36,15 +36,17 @@ std::optional<std::int64_t> RunSaver::next_copy(std::int64_t steps_done) const {
   return next < train.steps ? std::optional(next) : std::nullopt;
 }
 
-Pace::Seconds RunSaver::time_after(std::int64_t steps_done, Pace::Seconds step) const {
-  return step * (next_copy(steps_done).value_or(experiment_.train.steps) - steps_done) / 2;
+Pace::Seconds RunSaver::time_after(std::int64_t steps_done) const {
+  constexpr Pace::Seconds max_time{30};
+  const std::int64_t steps = next_copy(steps_done).value_or(experiment_.train.steps) - steps_done;
+  return std::min(max_time, last_step_.value_or(Pace::Seconds(0)) * steps / 2);
 }
 
-void RunSaver::prepare(Trainer& trainer, std::int64_t steps_done, double seconds) {
-  first_step_ = steps_done;
-  first_time_ = std::chrono::steady_clock::now();
-  if (saves() && next_copy(steps_done))
-    writer_.prepare(state_to_save(trainer), time_after(steps_done, Pace::Seconds(seconds)));
+void RunSaver::after_step(Trainer& trainer, std::int64_t steps_done, double seconds) {
+  note(writer_.poll());
+  const bool is_first = !last_step_;
+  last_step_ = Pace::Seconds(seconds);
+  if (is_first && saves() && next_copy(steps_done)) writer_.prepare(state_to_save(trainer), time_after(steps_done));
 }
 
 void RunSaver::clear() const {
@@ -94,8 +96,7 @@ void RunSaver::save_into(const CheckpointFolder& folder, Trainer& trainer, std::
   }
   CheckpointPart part = folder.part(trainer, steps_done, remarks);
   part.keep = keep;
-  const Pace::Seconds step = (begin - first_time_) / std::max<std::int64_t>(steps_done - first_step_, 1);
-  writer_.start(std::move(part), in_background ? std::optional(time_after(steps_done, step)) : std::nullopt);
+  writer_.start(std::move(part), in_background ? std::optional(time_after(steps_done)) : std::nullopt);
   if (!in_background) note(writer_.finish());
   add_wait(begin);
 }

@@ -31,17 +31,15 @@ class RunSaver {
   /// One of later steps is removed: these are evaluated again.
   void resume(std::int64_t first_step, const std::string& measure);
 
-  /// After the first step of this run, which took so many seconds: reserves the memory of the copy, if one will be
-  /// made.
-  void prepare(Trainer& trainer, std::int64_t steps_done, double seconds);
   /// Saves after these steps. If more follow, the checkpoint is written while they are trained (train.async_save).
-  /// InputError or RankFailed if the state should not be saved, from here or, once a thread has seen it, from `poll` or
-  /// `finish`; a disk that does not take it is no error.
+  /// InputError or RankFailed if the state should not be saved, from here or, once a thread has seen it, from
+  /// `after_step` or `finish`; a disk that does not take it is no error.
   void save(Trainer& trainer, std::int64_t steps_done, bool is_last);
   /// The same in the folder of the best one, if the accuracy is the best so far.
   void save_if_best(Trainer& trainer, std::int64_t steps_done, double accuracy, const std::string& measure);
-  /// After a step: notes whether a checkpoint has become whole or lost. Does not wait for the disk.
-  void poll() { note(writer_.poll()); }
+  /// After a step, which took so many seconds: notes whether a checkpoint has become whole or lost, without waiting for
+  /// the disk. After the first step of the run, reserves the memory of the copy, if one will be made.
+  void after_step(Trainer& trainer, std::int64_t steps_done, double seconds);
   /// Waits for the checkpoint that is being written.
   void finish();
 
@@ -64,9 +62,9 @@ class RunSaver {
   /// Of the steps after which a checkpoint is written while the training goes on, the first that is more than these;
   /// nothing if there is none. On a virtual clock there is none, which that would disturb.
   std::optional<std::int64_t> next_copy(std::int64_t steps_done) const;
-  /// Half of the time until the next checkpoint: what is done in the background after these steps should take no
-  /// longer.
-  Pace::Seconds time_after(std::int64_t steps_done, Pace::Seconds step) const;
+  /// How long what is done in the background after these steps may take: half of the time until the next checkpoint,
+  /// and not so long that much work is lost with a process that ends meanwhile.
+  Pace::Seconds time_after(std::int64_t steps_done) const;
   void save_into(const CheckpointFolder& folder, Trainer& trainer, std::int64_t steps_done, std::int64_t keep,
                  const SafetensorsMetadata& remarks, bool is_last);
   void note(const std::optional<CheckpointWriter::Written>& written);
@@ -80,8 +78,7 @@ class RunSaver {
   Rank& rank_;
   RunObserver& observer_;
   CheckpointWriter writer_;
-  std::int64_t first_step_ = 0;                         // the steps done when `prepare` was called
-  std::chrono::steady_clock::time_point first_time_{};  // the time when it was called
+  std::optional<Pace::Seconds> last_step_;  // how long it took
   double waited_ = 0;
   std::optional<double> new_wait_;
   std::int64_t saved_after_ = 0;  // what is being written included

@@ -137,9 +137,8 @@ std::byte* Allocator::allocate_block(std::int64_t bytes) {
 
 void Allocator::free_block(std::byte* address) {
   auto block = blocks_.upper_bound(address);
-  if (block != blocks_.begin()) --block;
-  if (block == blocks_.end() || block->second.is_free || address - block->first >= page)
-    fail("cpu: freed an address that is not in use");
+  const bool lies_in_one = block != blocks_.begin() && address - (--block)->first < page;
+  if (!lies_in_one || block->second.is_free) fail("cpu: freed an address that is not in use");
   live_ -= block->second.bytes;
   block->second.resident = block->second.bytes;
   const auto absorb_next = [this](Blocks::iterator first, Blocks::iterator second) {

@@ -43,7 +43,7 @@ class Allocator {
   void reserve_addresses();
   std::byte* allocate_small(std::int64_t size_class);
   std::byte* allocate_block(std::int64_t bytes);
-  /// Frees the block that an address lies in.
+  /// Frees the block that begins at an address, or in the page before it.
   void free_block(std::byte* address);
   Blocks::iterator extend(std::int64_t bytes);
   void mark_free(Blocks::iterator block);

@@ -70,6 +70,11 @@ TEST_CASE("folders are labels and files are split in natural order") {
   CHECK(batch[0] == 1.0F);
   CHECK(batch[4] == close_to(2 * 2.0F / 255 - 1));
   CHECK(open(folder.path(), 1, 1)->size(Split::test) == 2);
+  CHECK(data->notes(0).empty());
+  folder.picture("forgotten.pgm", '\xff');
+  CHECK(open(folder.path())->notes(0) ==
+        std::vector<std::string>{"image folder \"" + folder.path() +
+                                 "\": 1 image is in no person's folder and is left out"});
 }
 
 TEST_CASE("a folder that cannot be used is refused, and the message names it") {
@@ -83,7 +88,8 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   folder.picture("b/2.pgm", 'b');
   refuses_folder(path, "image folder \"" + path + "\": 1 person with training images; at least 2 are needed");
   folder.write("a/readme", "");
-  refuses_folder(path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it");
+  refuses_folder(
+      path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it; data.min_images: 1 leaves it out");
   folder.picture("a/1.pgm", 'a');
   refuses_folder(path,
                  "image folder \"" + path +

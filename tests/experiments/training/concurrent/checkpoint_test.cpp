@@ -3,6 +3,7 @@
 #include "experiments/training/checkpoints/checkpoint.h"
 
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <optional>
 
@@ -92,6 +93,23 @@ TEST_CASE("a checkpoint with an element that is not finite is not kept, whoever 
                            RankFailed);
       CHECK(std::filesystem::is_empty(scratch / ""));
     }
+}
+
+TEST_CASE("that the state is not finite counts more than that the disk does not take it, on whichever rank") {
+  const Way way{{Mesh(3), 4}};
+  const Scratch scratch;
+  std::ofstream(scratch / "file") << "x";
+  const auto saving = [&](bool is_spoilt) {
+    return Course{.end = 2, .after = [&, is_spoilt](Trainer& trainer) {
+                    if (is_spoilt) spoil(trainer, "head.weight", std::numeric_limits<double>::quiet_NaN());
+                    CheckpointFolder(scratch / "file").save(trainer, 2);
+                  }};
+  };
+  CHECK_THROWS_WITH_AS(run(way, experiment_of(way), saving(true)),
+                       "step 1: head.weight is not finite on rank 1: the training has diverged", RankFailed);
+  CHECK_THROWS_WITH_AS(run(way, experiment_of(way), saving(false)),
+                       ((scratch / "file/step-000002").string() + ": cannot be written: Not a directory").c_str(),
+                       InputError);
 }
 
 TEST_CASE("state that is not finite on a rank is named, whatever its type") {

@@ -125,6 +125,49 @@ TEST_CASE("state of every type is saved as it was after its step, while later st
     }
 }
 
+TEST_CASE("a large state is saved as it was after its step, although steps go on while the thread rests") {
+  const Scratch scratch;
+  Experiment experiment = saving_run(41, 20);
+  experiment.train.keep = 2;
+  experiment.head.classes = 40000;
+  for (const bool is_async : {true, false}) {
+    experiment.train.async_save = is_async;
+    (void)run_variant(experiment, "base", {.checkpoints = scratch / (is_async ? "later" : "at_once")});
+  }
+  for (const char* const file : {"rank-0.crc32c", "rank-1.crc32c"}) {
+    const auto content = [&](const char* folder) {
+      return read_file(scratch / folder / step_name(40) / file, 1 << 10);
+    };
+    CHECK(std::filesystem::file_size(scratch / "later" / step_name(40) / "rank-0.safetensors") >
+          (std::size_t{18} << 20));
+    CHECK(content("later") == content("at_once"));
+  }
+}
+
+TEST_CASE("a thread rests for most of the time that there is, and no longer than until it is hurried") {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_of = [](Pace& pace) {
+    const Clock::time_point begin = Clock::now();
+    for (int piece = 1; piece <= 10; ++piece) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      pace.rest(piece / 10.0);
+    }
+    return Pace::Seconds(Clock::now() - begin).count();
+  };
+  Pace pace;
+  pace.begin(Pace::Seconds(0.1));
+  CHECK(seconds_of(pace) >= 0.1);
+  pace.begin(Pace::Seconds(1e12));
+  CHECK(seconds_of(pace) >= 10 * 15 * 0.002);
+  pace.begin(Pace::Seconds(-1));
+  CHECK(seconds_of(pace) >= 0.02);
+  pace.begin(Pace::Seconds(3600));
+  std::thread other([&] { pace.hurry(); });
+  pace.rest(1);
+  other.join();
+  CHECK(seconds_of(pace) < 3600);
+}
+
 TEST_CASE("what every step rewrites stays where it is, until it is written elsewhere or no longer read") {
   Device device = make_device();
   StateTensor state{"weight", tensor(device, {3}, {1, 2, 3}, DType::f32), {}, true};
