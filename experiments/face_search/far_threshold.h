@@ -16,6 +16,9 @@ struct FarThreshold {
   std::optional<double> tar{};  ///< the share of the genuine pairs that are accepted; absent without any
 };
 
+/// The lowest rate that can be asked for: one pair of a million.
+inline constexpr double min_far = 1e-6;
+
 /// Compares at most a million pairs of each kind, drawn from the gallery's first 100,000 images. Nothing if there are
 /// fewer than 1 / far impostor pairs.
 std::optional<FarThreshold> threshold_at_far(const Gallery& gallery, double far);

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "framework/error.h"
+#include "framework/files/atomic_file.h"
 
 namespace heddle {
 
@@ -17,6 +18,10 @@ void check_target(const fs::path& target, bool replace) {
   if (fs::exists(target, unknown) && !fs::is_regular_file(target, unknown))
     fail<InputError>("{}: cannot be written: it is not a regular file", target.string());
   if (!replace) fail<InputError>("{}: exists already; --force replaces it", target.string());
+}
+
+void check_writable(const fs::path& path) {
+  if (!path.empty()) const AtomicFile file(path);  // which leaves nothing
 }
 
 void check_ending(const char* option, const fs::path& path, std::initializer_list<const char*> endings) {

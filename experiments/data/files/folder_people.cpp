@@ -1,9 +1,10 @@
 #include "experiments/data/files/folder_people.h"
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <cctype>
 #include <filesystem>
+#include <initializer_list>
 #include <system_error>
 #include <unordered_map>
 
@@ -34,6 +35,18 @@ std::vector<std::string> list(const std::string& folder, const IsWanted& is_want
   return names;
 }
 
+bool ends_in(const std::string& name, std::initializer_list<std::string_view> endings) {
+  std::string ending = fs::path(name).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
+
+/// Whether the ending of a file's name is that of an image that cannot be read.
+bool is_unread_image_name(const std::string& name) {
+  return ends_in(name, {".webp", ".bmp", ".gif", ".tif", ".tiff", ".heic", ".avif", ".jp2"});
+}
+
 bool is_image(const fs::directory_entry& /*entry*/, const std::string& name) {
   return is_image_name(name);
 }
@@ -53,11 +66,28 @@ std::vector<FolderPerson> people_of_folders(const std::string& path,
   if (loose > 0)
     notes.push_back(fmt::format("image folder \"{}\": {} in no person's folder and {} left out", path,
                                 counted(loose, "image is", "images are"), loose == 1 ? "is" : "are"));
+  std::atomic<std::int64_t> folders = 0;
+  std::atomic<std::int64_t> others = 0;
   parallel_for(static_cast<std::int64_t>(people.size()), [&](std::int64_t i) {
     FolderPerson& person = people[static_cast<std::size_t>(i)];
-    person.files = list((fs::path(path) / person.name).string(), is_image);
+    person.files =
+        list((fs::path(path) / person.name).string(), [&](const fs::directory_entry& entry, const auto& name) {
+          std::error_code ignored;
+          if (entry.is_directory(ignored)) {
+            ++folders;
+            return false;
+          }
+          if (is_unread_image_name(name)) ++others;
+          return is_image_name(name);
+        });
     for (std::string& file : person.files) file.insert(0, person.name + "/");
   });
+  if (folders > 0)
+    notes.push_back(fmt::format("image folder \"{}\": {} within people's folders {} left out", path,
+                                counted(folders, "folder", "folders"), folders == 1 ? "is" : "are"));
+  if (others > 0)
+    notes.push_back(fmt::format("image folder \"{}\": {} of a format other than PGM, PPM, PNG and JPEG {} left out",
+                                path, counted(others, "image", "images"), others == 1 ? "is" : "are"));
   return people;
 }
 
@@ -91,11 +121,7 @@ bool is_skipped_name(std::string_view name) {
 }
 
 bool is_image_name(const std::string& name) {
-  static constexpr std::array<std::string_view, 6> endings = {".pgm", ".ppm", ".pnm", ".png", ".jpg", ".jpeg"};
-  std::string ending = fs::path(name).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+  return ends_in(name, {".pgm", ".ppm", ".pnm", ".png", ".jpg", ".jpeg"});
 }
 
 std::vector<FolderPerson> list_people(const ImageFolderConfig& config,

@@ -70,8 +70,11 @@ class Splitter {
       if (!roles.emplace(person.name, Split::test).second)
         fail<InputError>("{}: line {}: \"{}\" is also in {}", config_.test_people, person.line, person.name,
                          config_.people);
-    std::vector<FolderPerson> people = list_people(
-        config_, [&](std::string_view name) { return roles.contains(std::string(name)); }, files_.notes);
+    const auto is_listed = [&](std::string_view name) {
+      weights_.accept(name);  // one file of weights may serve several lists
+      return roles.contains(std::string(name));
+    };
+    std::vector<FolderPerson> people = list_people(config_, is_listed, files_.notes);
     check_listed(config_.people, train, people);
     check_listed(config_.test_people, test, people);
     leave_out_rare(people);
@@ -113,7 +116,7 @@ class Splitter {
   void leave_out_rare(std::vector<FolderPerson>& people) {
     for (const FolderPerson& person : people)
       if (config_.min_images == 0 && person.files.empty())
-        fail<InputError>("{}: no PGM, PPM, PNG or JPEG file in it; data.min_images: 1 leaves it out",
+        fail<InputError>("{}: no PGM, PPM, PNG or JPEG file in it; in an experiment, data.min_images: 1 leaves it out",
                          title_of(config_, person));
     std::int64_t images = 0;
     for (const FolderPerson& person : people) weights_.accept(person.name);

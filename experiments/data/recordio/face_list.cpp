@@ -52,9 +52,10 @@ class FaceLister {
                          missing, records_.path().string(), images);
       index_.keep(1, images);
     }
+    const std::uint64_t unlisted = header_ ? 0 : unlisted_bytes();
     read_labels();
     drop_broken();
-    return {std::move(index_), std::move(labels_)};
+    return {std::move(index_), std::move(labels_), unlisted};
   }
 
   FaceList without_index() {
@@ -73,7 +74,7 @@ class FaceLister {
     }
     drop_broken();
     if (rest) on_broken_(*rest);
-    return {std::move(index_), std::move(labels_)};
+    return {.index = std::move(index_), .labels = std::move(labels_)};
   }
 
  private:
@@ -115,6 +116,17 @@ class FaceLister {
     std::size_t key = 0;
     while (key < index_.size() && index_.key(key) == key) ++key;
     return key;
+  }
+
+  std::uint64_t unlisted_bytes() {
+    RecordPlace last;
+    for (std::size_t i = 0; i < index_.size(); ++i)
+      if (const RecordPlace place = index_.place(i); place.offset >= last.offset) last = place;
+    try {
+      return records_.size() - records_.read(last, buffer_).end;
+    } catch (const InputError&) {
+      return 0;  // it is reported later as a broken image
+    }
   }
 
   void read_labels() {

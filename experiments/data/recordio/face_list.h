@@ -26,6 +26,7 @@ inline constexpr std::int64_t max_face_label = std::int64_t{1} << 24;
 struct FaceList {
   RecordIndex index;
   std::vector<std::int32_t> labels;
+  std::uint64_t unlisted_bytes = 0;  // of the file behind the last record that the index lists, where all are images
 };
 
 /// Receives the error of an image that is left out.

@@ -61,6 +61,13 @@ FaceRecords::FaceRecords(const std::filesystem::path& path, const OnBrokenRecord
   count_classes();
 }
 
+std::string FaceRecords::index_note() const {
+  if (faces_.unlisted_bytes == 0) return "";
+  return fmt::format("{}: {} of the file follow the last of the {} that its .idx lists, and are left out",
+                     path().string(), counted(static_cast<std::int64_t>(faces_.unlisted_bytes), "byte", "bytes"),
+                     counted(size(), "image", "images"));
+}
+
 /// Leaves out images whose labels are not among the classes of `property`.
 void FaceRecords::drop_unknown_labels(const OnBrokenRecord& on_broken) {
   std::vector<std::size_t> unknown;

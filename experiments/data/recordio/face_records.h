@@ -43,6 +43,8 @@ class FaceRecords {
   std::int64_t classes() const { return classes_; }
   /// The number of classes without an image.
   std::int64_t classes_without_images() const { return classes_without_images_; }
+  /// A note for the user where the index lists images only up to some place within the file; else empty.
+  std::string index_note() const;
   /// The contents of the file `property`, if there is one.
   const std::optional<FaceProperty>& property() const { return property_; }
 

@@ -64,13 +64,16 @@ class RecordImages final : public EncodedImages {
 
   /// Opens a file; with OnBroken::skip, records that cannot be used are left out.
   std::unique_ptr<const FaceRecords> open(const std::string& path) const {
-    if (on_broken() == OnBroken::stop) return std::make_unique<FaceRecords>(path);
     std::int64_t broken = 0;
     std::string example;
-    auto records = std::make_unique<const FaceRecords>(path, [&](const std::string& message) {
-      if (broken++ == 0) example = message;
-      if (broken <= static_cast<std::int64_t>(max_named)) add_note(message);
-    });
+    OnBrokenRecord leave_out;
+    if (on_broken() == OnBroken::skip)
+      leave_out = [&](const std::string& message) {
+        if (broken++ == 0) example = message;
+        if (broken <= static_cast<std::int64_t>(max_named)) add_note(message);
+      };
+    auto records = std::make_unique<const FaceRecords>(path, leave_out);
+    if (const std::string note = records->index_note(); !note.empty()) add_note(note);
     if (broken > static_cast<std::int64_t>(max_named))
       add_note(fmt::format("\"{}\": {} records were left out", path, broken));
     check_share_of_broken(broken, broken + records->size(), example);

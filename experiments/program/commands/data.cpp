@@ -72,6 +72,7 @@ void run_pack(const PackCommand& command, const Console& console) {
 
 void run_show(const DataCommand& command, const Console& console) {
   check_ending("--sheet", command.sheet, {".png"});
+  check_writable(command.sheet);
   const StoredData data = open_with_notes(command.input, console);
   Progress progress(console.err, console.terminal);
   std::vector<SplitOverview> splits;

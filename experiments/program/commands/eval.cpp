@@ -3,6 +3,7 @@
 #include "experiments/program/checkpoint_study.h"
 #include "experiments/program/commands/command.h"
 #include "experiments/program/study_checks.h"
+#include "experiments/program/target_file.h"
 #include "experiments/results/accuracy_tables.h"
 #include "experiments/results/results_folder.h"
 #include "experiments/results/summary.h"
@@ -42,6 +43,10 @@ void eval_command(const EvalCommand& command, const Console& console, Job* job) 
       fail<InputError>(
           "{}: holds the results of a run, whose roc.csv would be replaced: choose another folder with --out",
           command.out.string());
+    if (!command.out.empty() && (job == nullptr || job->rank() == 0)) {
+      make_folder(command.out);
+      check_writable(command.out / "evaluation.json");
+    }
     checkpoint = find_checkpoint(command.checkpoint);
     study = checkpoint_study(checkpoint, command.sets, job);
     if (command.raw_weights) study.variants.front().root.train.averages_weights = false;
@@ -61,15 +66,14 @@ void eval_command(const EvalCommand& command, const Console& console, Job* job) 
   run.name = study.name;
   run.variants.push_back(std::move(variant));
   const std::string json = sets_json(run.variants.front(), checkpoint.folder.string(), checkpoint.steps);
+  console.out << (command.json ? json : sets_table(run) + identification_table(run)) << std::flush;
   if (!command.out.empty()) {
-    make_folder(command.out);
     write_file_atomically(command.out / "evaluation.json", json);
     if (const std::string roc = roc_csv(run); !roc.empty())
       write_file_atomically(command.out / "roc.csv", roc);
     else
       std::filesystem::remove(command.out / "roc.csv");  // of an earlier evaluation
   }
-  console.out << (command.json ? json : sets_table(run) + identification_table(run)) << std::flush;
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ struct SearchCommand {
 constexpr double default_far = 1e-3;
 
 void check_far(const SearchCommand& command) {
-  if (command.far && !(*command.far > 0 && *command.far <= 0.5))
-    fail<InputError>("--far: expected a rate above 0 and at most 0.5, found {}", *command.far);
+  if (command.far && !(*command.far >= min_far && *command.far <= 0.5))
+    fail<InputError>("--far: expected a rate from {} to 0.5, found {}", min_far, *command.far);
 }
 
 /// The threshold that the user gave as a number.
@@ -68,22 +68,23 @@ Experiment evaluated_experiment(const FoundCheckpoint& checkpoint) {
 /// if there is neither. `is_averaged`: whether the search takes averages of weights.
 std::optional<SearchThreshold> automatic_threshold(const SearchCommand& command, const FoundCheckpoint& checkpoint,
                                                    const Gallery& gallery, bool is_averaged, const Console& console) {
-  std::string_view without = "no evaluation of the checkpoint is recorded";
+  std::string_view without = ", and no evaluation of the checkpoint is recorded";
+  if (command.far) without = "";
   if (!command.far)
     if (auto recorded = recorded_threshold(checkpoint)) {
       // It depends on the weights, and on whether the embeddings of mirrored images were added.
       const Experiment evaluated = evaluated_experiment(checkpoint);
       const bool has_same_weights = evaluated.train.averages_weights == is_averaged;
       if (has_same_weights && evaluated.evaluation.flip == command.flips) return recorded;
-      without = !has_same_weights ? "the recorded threshold is for a search with averaged weights"
-                : command.flips   ? "the recorded threshold is for a search without --flip"
-                                  : "the recorded threshold is for a search with --flip";
+      without = !has_same_weights ? ", and the recorded threshold is for a search with averaged weights"
+                : command.flips   ? ", and the recorded threshold is for a search without --flip"
+                                  : ", and the recorded threshold is for a search with --flip";
     }
   const double far = command.far.value_or(default_far);
   const std::optional<FarThreshold> found = threshold_at_far(gallery, far);
   if (!found) {
     const std::string why = fmt::format(
-        "the gallery has fewer than {:.0f} pairs of images of two people for a FAR of {}, and {}: give "
+        "the gallery has fewer than {:.0f} pairs of images of two people for a FAR of {}{}: give "
         "--threshold or a larger --far",
         std::ceil(1 / far), far, without);
     if (!command.threshold.empty() || command.far) fail<InputError>("--threshold auto: {}", why);
@@ -144,9 +145,11 @@ class SearchRun {
     check_ending("--out", command_.out, {".json", ".csv"});
     check_ending("--sheet", command_.sheet, {".html"});
     check_ending("--index", command_.index, {".npy"});
-    if (std::error_code differs; std::filesystem::equivalent(command_.index, command_.gallery, differs))
-      fail<InputError>("--index {}: is the gallery itself: expected another file", command_.index.string());
+    check_is_other(command_.gallery, "the gallery itself");
+    for (const std::filesystem::path& probes : command_.probes) check_is_other(probes, "among the probes");
     if (is_first() && !command_.index.empty()) check_beside(command_.index, names_beside(command_.index));
+    if (is_first())
+      for (const std::filesystem::path& path : {command_.out, command_.sheet, command_.index}) check_writable(path);
     checkpoint_ = find_checkpoint(command_.checkpoint);
     Experiment experiment = checkpoint_study(checkpoint_, command_.sets, job_).variants.front().root;
     if (experiment.device == DeviceType::plan) fail<InputError>("device: expected cpu or cuda, found plan");
@@ -156,6 +159,11 @@ class SearchRun {
     model_.emplace(experiment, checkpoint_);
     gallery_images_ = open_searched_images(command_.gallery, features());
     for (const std::filesystem::path& path : command_.probes) probes_.push_back(open_searched_images(path, features()));
+  }
+
+  void check_is_other(const std::filesystem::path& input, const char* what) const {
+    if (std::error_code differs; std::filesystem::equivalent(command_.index, input, differs))
+      fail<InputError>("--index {}: is {}: expected another file", command_.index.string(), what);
   }
 
   void make_gallery() {
@@ -217,6 +225,7 @@ class SearchRun {
     found_.steps = checkpoint_.steps;
     found_.gallery_path = gallery_images_.path;
     found_.gallery = &*gallery_;
+    console_.out << (command_.json ? search_json(found_) : search_header(found_) + search_table(found_)) << std::flush;
     const std::filesystem::path& out = command_.out;
     if (!out.empty()) write_file_atomically(out, out.extension() == ".json" ? search_json(found_) : search_csv(found_));
     if (!command_.sheet.empty()) {
@@ -225,7 +234,6 @@ class SearchRun {
       file.commit();
     }
     if (!command_.index.empty()) write_index(command_.index, *gallery_);
-    console_.out << (command_.json ? search_json(found_) : search_header(found_) + search_table(found_)) << std::flush;
   }
 
   const SearchCommand& command_;
@@ -260,8 +268,8 @@ void add_search(CLI::App& app, CommandCall& call) {
                  "checkpoint found with the same --flip, or else one computed from pairs of gallery images "
                  "(default: auto, but no verdicts where neither can be found)");
   app.add_option("--far", command->far,
-                 "compute the threshold from pairs of gallery images at this false accept rate, above 0 and at most "
-                 "0.5 (default: 0.001)");
+                 "compute the threshold from pairs of gallery images at this false accept rate, from 0.000001 to 0.5 "
+                 "(default: 0.001)");
   app.add_flag("--nearest-image", command->by_nearest_image,
                "compare with each person's nearest image, instead of the mean of the normalised embeddings");
   app.add_flag("--flip", command->flips, "add the embedding of the mirrored image, as embed --flip does");

@@ -48,6 +48,7 @@ class StoredRecords final : public StoredImages {
           const std::size_t end = message.find(": ", path.size());
           broken_.push_back(broken_image(message.substr(0, end), message));
         }) {
+    if (const std::string note = records_.index_note(); !note.empty()) notes_.push_back(note);
     title_ = fmt::format("records \"{}\"", path);
     classes_ = records_.classes();
   }

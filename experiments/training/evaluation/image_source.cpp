@@ -28,7 +28,7 @@ ImageSource images_of_files(std::vector<std::string> files, const Preprocessing&
   const auto count = static_cast<std::int64_t>(files.size());
   parallel_for(count, [&](std::int64_t i) { check(load_image_header(files[at(i)]), preprocessing, files[at(i)]); });
   return {.size = count, .read = [files = std::move(files), preprocessing](std::int64_t i, std::span<float> pixels) {
-            preprocessing.apply(load_image(files[at(i)]), files[at(i)], pixels);
+            preprocessing.apply(read_image_file(files[at(i)]), files[at(i)], pixels);
           }};
 }
 
@@ -39,8 +39,7 @@ ImageSource images_of_bin(std::shared_ptr<const BinFile> file, const Preprocessi
     check(decode_image_header(file->image(i), file->image(i).size(), name), preprocessing, name);
   });
   return {.size = count, .read = [file = std::move(file), preprocessing](std::int64_t i, std::span<float> pixels) {
-            const std::string name = file->image_name(i);
-            preprocessing.apply(decode_image(file->image(i), name), name, pixels);
+            preprocessing.apply(file->image(i), file->image_name(i), pixels);
           }};
 }
 

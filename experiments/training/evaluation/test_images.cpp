@@ -16,6 +16,22 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset, Split split) {
   return labels;
 }
 
+/// The rows of people whom the training knows, with their labels.
+struct KnownRows {
+  std::vector<float> values;
+  std::vector<std::int64_t> labels;
+
+  KnownRows(const std::vector<float>& all, const std::vector<std::int64_t>& all_labels, std::int64_t classes) {
+    const std::size_t columns = all.size() / all_labels.size();
+    for (std::size_t i = 0; i < all_labels.size(); ++i) {
+      if (all_labels[i] >= classes) continue;
+      const auto row = all.begin() + static_cast<std::ptrdiff_t>(i * columns);
+      values.insert(values.end(), row, row + static_cast<std::ptrdiff_t>(columns));
+      labels.push_back(all_labels[i]);
+    }
+  }
+};
+
 }  // namespace
 
 void evaluate_test_images(Evaluation& evaluation, Trainer& trainer) {
@@ -35,7 +51,8 @@ void evaluate_test_images(Evaluation& evaluation, Trainer& trainer) {
   if (trainer.has_broken_image() || rank.index != 0 || !rank.device.has_data()) return;
   if (identifies) {
     const std::vector<std::int64_t> gallery_labels = labels_of(dataset, Split::train);
-    evaluation.rank1 = rank1({gallery, gallery_labels}, {probes, labels});
+    const KnownRows known(probes, labels, dataset.classes());
+    evaluation.rank1 = rank1({gallery, gallery_labels}, {known.values, known.labels});
   }
   evaluation.verification = verify_drawn({probes, labels}, {.pairs = config.pairs}, rank.key);
 }

@@ -72,9 +72,14 @@ TEST_CASE("folders are labels and files are split in natural order") {
   CHECK(open(folder.path(), 1, 1)->size(Split::test) == 2);
   CHECK(data->notes(0).empty());
   folder.picture("forgotten.pgm", '\xff');
+  folder.picture("s2/album/1.pgm", '\xff');
+  folder.write("s2/1.webp", "x");
+  folder.write("s10/1.WEBP", "x");
+  const std::string title = "image folder \"" + folder.path() + "\": ";
   CHECK(open(folder.path())->notes(0) ==
-        std::vector<std::string>{"image folder \"" + folder.path() +
-                                 "\": 1 image is in no person's folder and is left out"});
+        std::vector<std::string>{title + "1 image is in no person's folder and is left out",
+                                 title + "1 folder within people's folders is left out",
+                                 title + "2 images of a format other than PGM, PPM, PNG and JPEG are left out"});
 }
 
 TEST_CASE("a folder that cannot be used is refused, and the message names it") {
@@ -88,8 +93,9 @@ TEST_CASE("a folder that cannot be used is refused, and the message names it") {
   folder.picture("b/2.pgm", 'b');
   refuses_folder(path, "image folder \"" + path + "\": 1 person with training images; at least 2 are needed");
   folder.write("a/readme", "");
-  refuses_folder(
-      path, "image folder \"" + path + "/a\": no PGM, PPM, PNG or JPEG file in it; data.min_images: 1 leaves it out");
+  refuses_folder(path,
+                 "image folder \"" + path +
+                     "/a\": no PGM, PPM, PNG or JPEG file in it; in an experiment, data.min_images: 1 leaves it out");
   folder.picture("a/1.pgm", 'a');
   refuses_folder(path,
                  "image folder \"" + path +

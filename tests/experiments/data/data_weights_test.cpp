@@ -99,6 +99,17 @@ TEST_CASE("weights stay with people when others are left out or only tested") {
   CHECK(data->size(Split::test) == 2);
 }
 
+TEST_CASE("weights of people of the folder who are in neither list are accepted") {
+  const WrittenImages files;
+  write_pictures(files);
+  DataConfig config = folder_config(files, "Ann 2\nBo 3\nCy 4\n");
+  files.write("../people.txt", "Ann\nBo\n");
+  config.image_folder.split = FolderSplit::people;
+  config.image_folder.train_per_identity = ImageFolderConfig{}.train_per_identity;
+  config.image_folder.people = files.path("../people.txt");
+  CHECK(weights_of(*make_dataset(config, {1})) == Doubles{2, 2, 3, 3, 3});
+}
+
 TEST_CASE("a broken image that is left out takes its weight with it") {
   const WrittenImages files;
   write_pictures(files);

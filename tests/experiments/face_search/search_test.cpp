@@ -187,6 +187,10 @@ TEST_CASE("the automatic threshold is that of the evaluation, or at a FAR on the
   CHECK(by_far["threshold"]["from"] ==
         "FAR 0.2 on 5 impostor pairs of the gallery, which accepts 0.00 % of 1 genuine pair");
 
+  CHECK(walk.error({walk.path("near.npy"), walk.path("p.npy"), "--far", "0.1"}) ==
+        "heddle: --threshold auto: the gallery has fewer than 10 pairs of images of two people for a FAR of 0.1: give "
+        "--threshold or a larger --far\n");
+
   recorded["variants"][0]["steps"] = 2;  // of another checkpoint
   write_file_atomically(summary, recorded.dump());
   const std::string why =
@@ -268,11 +272,15 @@ TEST_CASE("search names what is wrong with its gallery, its probes and its files
         "heddle: --sheet " + walk.path("out.txt") + ": expected a file that ends in .html\n");
   CHECK(walk.error({g, p, "--index", g}) ==
         "heddle: --index " + g + ": is the gallery itself: expected another file\n");
+  CHECK(walk.error({g, p, "--index", p}) == "heddle: --index " + p + ": is among the probes: expected another file\n");
+  for (const auto& [option, name] : {std::pair("--out", "x.csv"), {"--sheet", "x.html"}, {"--index", "x.npy"}})
+    CHECK(walk.error({g, walk.path("broken.jpg"), option, walk.path("none/") + name}) ==
+          "heddle: " + walk.path("none/") + name + ": cannot be written: No such file or directory\n");
   CHECK(walk.error({g, p, "--threshold", "high"}) ==
         "heddle: --threshold: expected auto or a similarity from -1 to 1, found \"high\"\n");
-  for (const char* const far : {"nan", "0", "0.6"})
+  for (const char* const far : {"nan", "0", "1e-07", "0.6"})
     CHECK(walk.error({g, p, "--far", far}) ==
-          fmt::format("heddle: --far: expected a rate above 0 and at most 0.5, found {}\n", far));
+          fmt::format("heddle: --far: expected a rate from 1e-06 to 0.5, found {}\n", far));
   CHECK(walk.error({g, p, "--threshold", "0.5", "--far", "0.1"}) == "heddle: --far: is for --threshold auto\n");
   CHECK(walk.error({g, p, "--set", "device=plan"}) == "heddle: device: expected cpu or cuda, found plan\n");
   write_file_atomically(walk.folder / "broken.jpg", face_as_jpeg(0, 0).substr(0, 200));

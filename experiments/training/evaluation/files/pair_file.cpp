@@ -71,6 +71,8 @@ class PairReader {
     if (columns.size() != 3 && columns.size() != 4)
       list_.refuse("expected \"name i j\" or \"name i name j\", got {}", in_quotes(list_.line()));
     const bool same = columns.size() == 3;
+    if (!same && columns[0] == columns[2])
+      list_.refuse("expected the names of two people, or \"name i j\", got {}", in_quotes(list_.line()));
     file_.pairs.push_back({.first = photograph(columns[0], columns[1]),
                            .second = photograph(columns[same ? 0 : 2], columns.back()),
                            .same = same});

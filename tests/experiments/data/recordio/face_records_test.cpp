@@ -55,6 +55,20 @@ void refuses_records(const std::vector<KeyedPayload>& records, const std::string
   CHECK(opening_error(folder) == message);
 }
 
+TEST_CASE("an index that stops before the end of the file is reported, unless record 0 says where images end") {
+  const Scratch folder;
+  write_records(folder / "a.rec", {{0, image(0)}, {1, image(1)}, {2, image(1)}});
+  CHECK(FaceRecords(folder / "a.rec").index_note().empty());
+  const std::string index = read_file(folder / "a.idx", 1000);
+  write_file_atomically(folder / "a.idx", index.substr(0, index.rfind('\n', index.size() - 2) + 1));
+  const auto bytes = fs::file_size(folder / "a.rec") / 3;
+  CHECK(without_folder(FaceRecords(folder / "a.rec").index_note(), folder) ==
+        fmt::format("a.rec: {} bytes of the file follow the last of the 2 images that its .idx lists, and are left out",
+                    bytes));
+  write_records(folder / "b.rec", insightface({image(0), image(1)}, 2));
+  CHECK(FaceRecords(folder / "b.rec").index_note().empty());
+}
+
 struct Opened {
   std::vector<std::int64_t> labels;
   std::vector<std::string> names;

@@ -5,10 +5,13 @@
 
 #include <doctest/doctest.h>
 
+#include "experiments/data/image.h"
+#include "experiments/training/evaluation/image_source.h"
 #include "experiments/training/run.h"
 #include "framework/files/atomic_file.h"
 #include "framework/scalars/random.h"
 #include "tests/support/compare/close_to.h"
+#include "tests/support/images/drawn_faces.h"
 #include "tests/support/message.h"
 #include "tests/support/scratch.h"
 
@@ -302,6 +305,25 @@ TEST_CASE("a plan sends as much for its sets as the run does") {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     CHECK(plan.ranks[rank].sent_bytes == run.ranks[rank].sent_bytes);
     CHECK(plan.ranks[rank].received_bytes == run.ranks[rank].received_bytes);
+  }
+}
+
+TEST_CASE("images of sets are prepared as those of the training, by a JPEG decoder that shrinks them, too") {
+  const Scratch folder;
+  write_file_atomically(folder / "a.jpg", face_as_jpeg(1, 2));
+  const ImageShape shape{1, 2, 2};  // of 8 x 8
+  for (const bool scaled : {true, false}) {
+    const Preprocessing preprocessing(shape, {.scaled_decoding = scaled});
+    const auto size = static_cast<std::size_t>(shape.size());
+    std::vector<float> expected(size);
+    std::vector<float> read(size);
+    const std::string file = folder / "a.jpg";
+    preprocessing.apply(read_image_file(file), file, expected);
+    images_of_files({file}, preprocessing).read(0, read);
+    CHECK(read == expected);
+    std::vector<float> other(size);
+    Preprocessing(shape, {.scaled_decoding = !scaled}).apply(read_image_file(file), file, other);
+    CHECK(read != other);
   }
 }
 

@@ -81,6 +81,8 @@ TEST_CASE("a wrong list of pairs is refused with the line and the reason") {
         "pairs.txt: line 2: expected \"name i j\" or \"name i name j\", got \"A\\t1\"");
   CHECK(refused_list("A\t1\t2\nA\t1\tB\t2\t3\n") ==
         "pairs.txt: line 2: expected \"name i j\" or \"name i name j\", got \"A\\t1\\tB\\t2\\t3\"");
+  CHECK(refused_list("A\t1\t2\nA\t1\tA\t2\n") ==
+        "pairs.txt: line 2: expected the names of two people, or \"name i j\", got \"A\\t1\\tA\\t2\"");
   CHECK(refused_list("a.jpg\tb.jpg\t2\n") == "pairs.txt: line 1: expected 1 for one person or 0 for two, got \"2\"");
   CHECK(refused_list("a.jpg\tb.jpg\t1\nA\t1\tB\t2\n") ==
         "pairs.txt: line 2: expected \"file file 1\" or \"file file 0\", got \"A\\t1\\tB\\t2\"");
