@@ -130,9 +130,8 @@ PickleValue TorchFile::state_dict(const std::string& key) {
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (items[i].kind != PickleKind::text || items[i + 1].kind != PickleKind::dictionary) continue;
     const Items inner = pickle_->items(items[i + 1]);
-    if (const std::int64_t tensors = tensors_of(inner);
-        tensors > 0 && (text_of(items[i]) == key || tensors == std::ssize(inner) / 2))
-      found.emplace_back(text_of(items[i]), items[i + 1]);
+    // With other values among them, such as the extra state of a module. What an optimizer keeps lies deeper.
+    if (tensors_of(inner) > 0) found.emplace_back(text_of(items[i]), items[i + 1]);
   }
   // A checkpoint may have tensors beside its state dict, such as the best accuracy.
   const auto has_more = [&, own = tensors_of(items)](const auto& inner) {

@@ -83,9 +83,7 @@ def read_results(name, parse):
 
 def parse_metrics(text):
     """One line per step. A run that was killed may have left half of the last one."""
-    lines = text.splitlines()
-    if lines and not text.endswith("\n"):
-        lines.pop()
+    lines = text.split("\n")[:-1]  # names may have other characters that end lines
     return pd.DataFrame([json.loads(line) for line in lines], columns=["variant", "step", "loss", "losses", "accuracy", "seconds"])
 
 

@@ -92,13 +92,15 @@ def results(path: PathLike) -> Results:
 
 
 _ACTION = re.compile(r"(\d+)([A-Z_]+?)(\d+)")
+_ACTION_OF_STAGE = re.compile(r"\d+(UNSHARD|RESHARD|REDUCE_GRAD)")
 
 
 def schedule(path: PathLike) -> pd.DataFrame:
     """A schedule in the CSV format of PyTorch's pipelining: one row per action, in each rank's order.
 
     Columns: `rank`, `slot` (the cell's index), `stage`, `action` (F, B, I, W, ..) and `micro_batch`. The two actions of
-    an overlapped pair have the same slot. Empty cells, which are idle slots, have no row.
+    an overlapped pair have the same slot. Empty cells, which are idle slots, have no row, nor have UNSHARD, RESHARD and
+    REDUCE_GRAD, which have no micro-batch.
     """
     file = Path(path)
     rows: list[tuple[int, int, int, str, int]] = []
@@ -107,6 +109,8 @@ def schedule(path: PathLike) -> pd.DataFrame:
             for slot, cell in enumerate(cells):
                 pair = cell.strip().removesuffix("OVERLAP_F_B").strip("()")
                 for text in pair.split(";") if pair else ():
+                    if _ACTION_OF_STAGE.fullmatch(text):
+                        continue
                     found = _ACTION.fullmatch(text)
                     if found is None:
                         raise ValueError(f"{file}:{rank + 1}: cell {slot + 1}: expected an action as in 2F0, got {cell!r}")
@@ -152,7 +156,7 @@ def embeddings(path: PathLike) -> pd.DataFrame:
         images = [_unescaped(line) for line in lines]
     if rows.ndim != 2 or len(images) != len(rows):
         raise ValueError(f"{file}: expected one row for each of {len(images)} images, got shape {rows.shape}")
-    return pd.DataFrame(rows, index=pd.Index(images, name="image"), columns=[f"e{i}" for i in range(rows.shape[1])])
+    return pd.DataFrame(rows, index=pd.Index(images, name="image", dtype=object), columns=[f"e{i}" for i in range(rows.shape[1])])
 
 
 def _unescaped(line: str) -> str:

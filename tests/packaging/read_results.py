@@ -90,6 +90,8 @@ assert error_of(run.checkpoint).startswith(f"{folder}: expected the name of a va
 assert error_of(heddle.checkpoint, folder) == f"{folder}: expected a checkpoint, a folder step-..."
 overlapped.write_text("0F0,F1\n")
 assert error_of(heddle.schedule, overlapped) == f"{overlapped}:1: cell 2: expected an action as in 2F0, got 'F1'"
+overlapped.write_text("0UNSHARD,0F0,,0REDUCE_GRAD\n")
+assert heddle.schedule(overlapped).values.tolist() == [[0, 1, 0, "F", 0]]
 broken = folder / "broken" / "step-000001"
 broken.mkdir(parents=True)
 (broken / "rank-0.safetensors").write_bytes(b"\xff" * 20)

@@ -19,7 +19,7 @@ class PickleMachine {
       : file_(file),
         name_(name),
         store_(pickle, file.size(), content),
-        max_values_(file.size() / 8 + max_values_of_small_files) {}
+        max_values_(file.size() / bytes_per_value(content) + max_values_of_small_files) {}
 
   void run() {
     std::string_view operation = "the end";
@@ -48,8 +48,12 @@ class PickleMachine {
     PickleContent content = PickleContent::images;  // the least that needs it
   };
 
-  // The number of values is limited to one per 8 bytes of the file, far more than images and labels have; small files
-  // may have this many.
+  // The number of values is limited by the bytes of the file, to far more than such contents have: images are long, and
+  // a tensor of a state dict has 26 values in 100 bytes.
+  static constexpr std::size_t bytes_per_value(PickleContent content) {
+    return content == PickleContent::tensors ? 2 : 8;
+  }
+  // Small files may have this many.
   static constexpr std::size_t max_values_of_small_files = 65536;
   // A list of images in a tuple needs six.
   static constexpr std::size_t max_marks = 64;

@@ -105,6 +105,10 @@ TEST_CASE("of several state dicts one is chosen, and tensors may be chosen by th
         fmt::format("heddle: {}: has no state dict \"x\": it has \"state_dict_backbone\" "
                     "(1 tensor), \"state_dict_softmax_fc\" (1 tensor)\n",
                     two));
+  const std::string extra = file("extra_state.pt").string();
+  CHECK(error_of(extra) == fmt::format("heddle: {}: has several state dicts, \"state_dict_backbone\" (2 tensors), "
+                                       "\"state_dict_softmax_fc\" (1 tensor): choose one with --key\n",
+                                       extra));
   const Scratch folder;
   REQUIRE(import(two, folder / "out.safetensors", {"--key", "state_dict_backbone"}).code == 0);
   CHECK(values_of(SafetensorsReader(folder / "out.safetensors"), "w") == expected(3));

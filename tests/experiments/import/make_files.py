@@ -52,6 +52,8 @@ def main(folder):
                folder / 'two.pt')
     torch.save({'epoch': 3, 'best_acc1': torch.tensor(71.5), 'state_dict': {'w': values(3), 'b': values(2)}},
                folder / 'best.pt')
+    torch.save({'state_dict_backbone': {'w': values(3), 'b': values(2), 'norm._extra_state': None},
+                'state_dict_softmax_fc': {'weight': values(2, 2)}}, folder / 'extra_state.pt')
     torch.save({'w': torch.tensor([1.0, float('nan')])}, folder / 'nan.pt')
     torch.save({'w': torch.tensor([True, False])}, folder / 'bool.pt')
     torch.save({'w': values(3), 'x': Evil()}, folder / 'evil.pt')

@@ -45,7 +45,7 @@ std::string names_of(const Comparison& comparison, const std::vector<std::string
 
 /// A value as JSON text, on one line of the table.
 std::string short_value(const std::string& value) {
-  return value.empty() ? "(absent)" : shorten(value, 60);
+  return value.empty() ? "(absent)" : shorten(printable(value), 60);
 }
 
 }  // namespace
