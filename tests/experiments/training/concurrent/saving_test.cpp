@@ -125,7 +125,8 @@ TEST_CASE("state of every type is saved as it was after its step, while later st
     }
 }
 
-TEST_CASE("a large state is saved as it was after its step, although steps go on while the thread rests") {
+TEST_CASE("a large state is saved as it was after its step, although steps go on while the thread rests" *
+          doctest::test_suite(long_under_sanitizers)) {
   const Scratch scratch;
   Experiment experiment = saving_run(41, 20);
   experiment.train.keep = 2;
